@@ -24,7 +24,7 @@ BASE = {
     "num_key_value_heads": 2,
     "max_position_embeddings": 256,
 }
-LENGTHS = (19, 1, 33, 50)
+LENGTHS = (19, 1, 33, 50, 7, 80, 64, 28)
 TOKENS = 64 if os.environ.get("ONEIR_TEST_LONG") else 24
 
 
@@ -45,9 +45,10 @@ def saved(folder: Path, config: str, facts: dict[str, Any]) -> Any:
     return model
 
 
-def prompts() -> list[list[int]]:
+def prompts(count: int = 4) -> list[list[int]]:
+    """The first of eight prompts of different lengths."""
     rng = np.random.default_rng(1)
-    return [rng.integers(3, BASE["vocab_size"], n).tolist() for n in LENGTHS]
+    return [rng.integers(3, BASE["vocab_size"], n).tolist() for n in LENGTHS[:count]]
 
 
 def greedy(model: Any, prompt: list[int], count: int) -> list[int]:

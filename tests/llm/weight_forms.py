@@ -20,6 +20,9 @@ def random_weight(name: str, n: int, k: int, size: float = 1.0) -> tuple[np.ndar
         stored = (RNG.standard_normal((n, k)) * size).astype(numpy_dtype(form.dtype))
         return stored, stored.astype("float32")
     blocks = RNG.integers(0, 256, (n * k // form.items, form.size), dtype=np.uint8)
+    if name == "MXFP4":
+        blocks[:, 0] = RNG.integers(124, 129, len(blocks))
+        return blocks.reshape(-1), quants.dequantize(blocks.reshape(-1), GGMLQuantizationType[name]).reshape(n, k)
     halves = RNG.standard_normal((len(blocks), 2)).astype("float32")
     values = with_halves(name, blocks, halves)
     values = with_halves(name, blocks, halves * (size / values.std()))

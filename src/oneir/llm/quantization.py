@@ -19,8 +19,10 @@ from ..relax.frontend.nn import op
 from ..runtime.error import InvalidValue
 from ..tir import PrimFunc, decl_buffer
 from .kernels import float_panels, group_quantized
-from .kernels.forms import DigitForm, Form
+from .kernels.expert_products import expert_products
+from .kernels.forms import PANEL, DigitForm, Form
 from .kernels.group_quantized import GROUP
+from .models.experts import ExpertLinear
 
 QUANTIZATIONS = ("q4_0", "q8_0", "f16", "bf16", "f32")
 ACTIVATIONS = ("int8", "float32")
@@ -94,6 +96,14 @@ class Weight(nn.Module):
         out = nn.Tensor.placeholder((m, n), "float32")
         return op.tensor_ir_op(_for_rows(func, m), f"{form.name.lower()}_product", [*rows, *arrays], out)
 
+    def of_experts(self, x: nn.Tensor, experts: nn.Tensor, count: int) -> nn.Tensor:
+        """The products of rows (m, k) with those of `count` parts of this weight that are their experts (m, chosen)."""
+        form, n = self.part.form, self.part.rows // count
+        arrays = [getattr(self, name) for name in self.arrays]
+        out = nn.Tensor.placeholder((*experts.shape, n), "float32")
+        func = expert_products(form, count, n, self.k)
+        return op.tensor_ir_op(func, f"{form.name.lower()}_expert_products", [x, experts, *arrays], out)
+
     def take(self, numbers: nn.Tensor) -> nn.Tensor:
         """The rows of these numbers (m,), float32 (m, k)."""
         func = float_panels.take_rows(self.part.form, self.part.rows, self.k, self.in_words)
@@ -155,6 +165,19 @@ class StoredEmbedding(StoredLayer):
         return weight.take(x)
 
 
+class StoredExperts(StoredLayer):
+    """What `ExpertLinear` computes; the weights of experts lie one below the other. Rows stay floats."""
+
+    def __init__(self, part: Part, count: int, k: int):
+        super().__init__([part], k, "float32")
+        self.count = count
+
+    def forward(self, x: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
+        weight = self.weights[0]
+        assert isinstance(weight, Weight)
+        return weight.of_experts(x, experts, self.count)
+
+
 class _Store(nn.Mutator):
     def __init__(self, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str):
         self.parts_of, self.activations = parts_of, activations
@@ -166,11 +189,14 @@ class _Store(nn.Mutator):
         if isinstance(node, nn.Linear):
             parts = self.parts_of(name, node.out_features, node.in_features)
             return StoredLinear(parts, node.in_features, self.activations, node.bias) if parts else node
+        if isinstance(node, ExpertLinear):
+            parts = self.parts_of(name, node.count * node.n, node.k) if node.n % PANEL == 0 else ()
+            return StoredExperts(parts[0], node.count, node.k) if len(parts) == 1 else node
         return super().visit_module(name, node)
 
 
 def stored(model: _Model, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str) -> _Model:
-    """The model with linear layers and embeddings that keep their weights (n, k) in the parts `parts_of(name, n, k)`;
-    those without parts stay as they are.
+    """The model with linear layers, embeddings and experts that keep their weights (n, k) in the parts
+    `parts_of(name, n, k)`; those without parts stay as they are. `n` of experts is that of all of them.
     """
     return _Store(parts_of, activations).visit("", model)

@@ -13,7 +13,7 @@ BLOCKED = [name for name, form in FORMATS.items() if form.dtype is None]
 
 
 def test_sizes_are_those_of_ggml():
-    assert len(BLOCKED) == 10
+    assert len(BLOCKED) == 11
     for name, form in FORMATS.items():
         assert (form.items, form.size) == GGML_QUANT_SIZES[GGMLQuantizationType[name]], name
 

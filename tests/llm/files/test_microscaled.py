@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from gguf import GGMLQuantizationType, quants
 from safetensors.numpy import save_file
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
@@ -29,9 +30,13 @@ def test_values(tmp_path: Path) -> None:
     blocks, scales = write(tmp_path)
     checkpoint = Checkpoint.open(tmp_path)
     assert sorted(checkpoint.names()) == ["other_blocks", "w"] and checkpoint.shape("w") == (2, 96, 8)
-    assert checkpoint.format("w") == "F32" and checkpoint.quantized("w") is None
+    assert checkpoint.format("w") == "MXFP4" and checkpoint.quantized("other_blocks") is None
     expected = convert_moe_packed_tensors(torch.from_numpy(blocks), torch.from_numpy(scales), dtype=torch.float32)
     np.testing.assert_array_equal(checkpoint.read("w"), expected.numpy())
+    found = checkpoint.quantized("w")
+    assert found is not None and found.shape == (16, 96)
+    values = quants.dequantize(found.data, GGMLQuantizationType.MXFP4).reshape(2, 8, 96)
+    np.testing.assert_array_equal(values.swapaxes(1, 2), expected.numpy())
     np.testing.assert_array_equal(checkpoint.read("other_blocks"), np.ones(3, np.float32))
 
 

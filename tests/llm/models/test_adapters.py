@@ -17,6 +17,7 @@ from served import served
 from small_decoders import TOKENS, continued, greedy, prompts, saved, with_quantized_weights
 
 from oneir.llm import LLM
+from oneir.llm.engine.runner import Piece
 from oneir.llm.files.adapter import Adapter
 from oneir.llm.files.checkpoint import Checkpoint
 from oneir.llm.quantization import Precision
@@ -92,6 +93,26 @@ def test_weights_of_8_bits_beside_adapters_of_floats(tmp_path: Path) -> None:
     model = with_quantized_weights(model, "Q8_0")
     merged = write_adapter(tmp_path / "one", model, LLAMA, 1)
     check(runner_with(tmp_path / "model", Precision("q8_0", "float32"), tmp_path / "one"), [model, merged])
+
+
+def test_rows_of_8_bits_beside_adapters_of_floats(tmp_path: Path) -> None:
+    model = saved(tmp_path / "model", "LlamaConfig", {})
+    model = with_quantized_weights(model, "Q8_0")
+    merged = write_adapter(tmp_path / "one", model, LLAMA, 1)
+    runner = runner_with(tmp_path / "model", Precision("q8_0"), tmp_path / "one")
+    (prompt,) = prompts()[3:]
+    kinds = [Piece(prompt, 0, range(4 * i, 4 * i + 4), all_logits=True, adapter=i) for i in range(2)]
+    found = runner.run(kinds)
+    expected = [m(torch.tensor([prompt])).logits[0].detach().numpy() for m in (model, merged)]
+    largest = np.abs(expected[0]).max()
+    assert np.abs(expected[1] - expected[0]).max() > 0.2 * largest
+    for i, logits in enumerate(found):
+        # What is left is the error of rows in 8 bits.
+        assert np.abs(logits - expected[i]).max() <= 0.05 * largest
+        (alone,) = runner.run([Piece(prompt[-1:], len(prompt) - 1, kinds[i].pages, adapter=i)])
+        assert np.abs(alone[0] - logits[-1]).max() <= 0.02 * largest
+    kernels = {call.name for call in runner.profile([Piece(prompt[-1:], len(prompt) - 1, range(4))]).calls}
+    assert any("quantize_rows" in name for name in kernels)
 
 
 def test_requests_and_clients_choose_by_name(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from small_decoders import BASE, TOKENS, continued, greedy, prompts, saved, with_quantized_weights
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import oneir
 from oneir.llm.engine.runner import Piece
@@ -96,14 +99,56 @@ CASES |= {
 
 @pytest.mark.parametrize("case", CASES)
 def test_tokens_are_those_of_transformers(case: str, tmp_path: Path) -> None:
-    model = saved(tmp_path, *CASES[case])
-    runner, _, _ = load_runner(tmp_path, max_batch_size=4)
+    check(tmp_path, *CASES[case], 4)
+
+
+HALF = {"phi3": 8, "gpt_neox": 4, "llama": 8, "mistral": 8, "qwen2": 8, "olmo2": 8, "mixtral": 8, "qwen3_moe": 8}
+"""How many pairs of a head turn; 16 of other families, whose heads have 32 elements."""
+
+
+def long_rope(pairs: int) -> dict[str, Any]:
+    return LONG | {
+        name: [1 + step * i for i in range(pairs)] for name, step in (("short_factor", 0.05), ("long_factor", 0.3))
+    }
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rope", ["default", "llama3", "yarn", "longrope"])
+@pytest.mark.parametrize("family", [family for family in CASES if " " not in family])
+def test_every_family_with_every_rope(family: str, rope: str, tmp_path: Path) -> None:
+    """Eight at once, too; the four kinds of rope meet one, two and four heads of keys, windows and tied weights."""
+    config, facts = CASES[family]
+    kinds = {"default": {"rope_type": "default", "rope_theta": 10000.0}, "llama3": LLAMA3, "yarn": YARN}
+    number, parameters = [*kinds, "longrope"].index(rope), kinds.get(rope) or long_rope(HALF.get(family, 16))
+    facts = {**facts, "tie_word_embeddings": number % 2 == 1}
+    if family == "gpt2":
+        if number > 1:
+            pytest.skip("no rope")
+    elif family == "gemma3":
+        facts["rope_parameters"] = {"full_attention": parameters, "sliding_attention": kinds["default"]}
+    else:
+        facts["rope_parameters"] = parameters
+    if family not in ("gpt2", "gpt_neox"):
+        facts["num_key_value_heads"] = (1, 2, 4, 2)[number]
+    if family == "gpt_neox":
+        facts["rotary_pct"] = 0.5
+    if number == 2 and family in ("mistral", "phi3"):
+        facts["sliding_window"] = None
+    if number == 3 and family in ("mixtral", "qwen3", "qwen3_moe"):
+        facts |= {"sliding_window": 20, "use_sliding_window": True, "max_window_layers": 1}
+    check(tmp_path, config, facts, 8)
+
+
+def check(folder: Path, config: str, facts: dict[str, Any], at_once: int) -> None:
+    """Logits, and greedy tokens alone and several at once, are those of transformers."""
+    model = saved(folder, config, facts)
+    runner, _, _ = load_runner(folder, max_batch_size=at_once)
     for prompt in prompts()[:2]:
         (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
         expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
         assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
-    expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts()]
-    assert continued(runner, prompts(), TOKENS) == expected_tokens
+    expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts(at_once)]
+    assert continued(runner, prompts(at_once), TOKENS) == expected_tokens
     assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]
 
 
@@ -117,6 +162,31 @@ def test_with_float_activations_tokens_are_those_of_dequantized_weights(form: st
     (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
     expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
     assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
+    expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts()]
+    assert continued(runner, prompts(), TOKENS) == expected_tokens
+    assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]
+
+
+def test_experts_of_4_bits_stay_as_they_are_stored(tmp_path: Path) -> None:
+    config, facts = CASES["gpt_oss"]
+    model = saved(tmp_path, config, facts)
+    tensors, rng = load_file(tmp_path / "model.safetensors"), np.random.default_rng(3)
+    for name in [name for name in tensors if name.endswith(("experts.gate_up_proj", "experts.down_proj"))]:
+        experts, k, n = tensors.pop(name).shape
+        blocks = torch.from_numpy(rng.integers(0, 256, (experts, n, k // 32, 16), dtype=np.uint8))
+        scales = torch.from_numpy(rng.integers(122, 126, (experts, n, k // 32), dtype=np.uint8))
+        tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+        model.get_parameter(name).data = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+    save_file(tensors, tmp_path / "model.safetensors")
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "quantization_config": {"quant_method": "mxfp4"}}))
+    runner, checkpoint, _ = load_runner(tmp_path, max_batch_size=4, activations="float32")
+    kept = dict(model_with_weights(checkpoint, Precision()).named_attributes(Weight))
+    assert {name.rpartition(".experts.")[2] for name in kept} == {"gate_up_proj.weights.0", "down_proj.weights.0"}
+    for prompt in prompts()[:2]:
+        (logits,) = runner.run([Piece(prompt, 0, range(4), all_logits=True)])
+        expected = model(torch.tensor([prompt])).logits[0].detach().numpy()
+        assert np.abs(logits - expected).max() <= 1e-5 * np.abs(expected).max()
     expected_tokens = [greedy(model, prompt, TOKENS) for prompt in prompts()]
     assert continued(runner, prompts(), TOKENS) == expected_tokens
     assert continued(runner, prompts()[:1], TOKENS) == expected_tokens[:1]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tracemalloc
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
-from small_decoders import prompts, saved
+from small_decoders import continued, greedy, prompts, saved
 
 from oneir.llm.engine.runner import Piece
 from oneir.llm.files.checkpoint import Checkpoint
@@ -53,12 +53,41 @@ def test_parts_of_tensors_are_in_memory_at_a_time(tmp_path: Path) -> None:
     assert peak < 40 << 20
 
 
+def test_matrices_that_are_stored_transposed(tmp_path: Path) -> None:
+    source, target = tmp_path / "model", tmp_path / "small"
+    model = saved(source, "GPT2Config", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256})
+    assert quantize_folder(source, target, "q8_0") == 9
+    plain, found = Checkpoint.open(source), Checkpoint.open(target)
+    assert sorted(found.names()) == sorted(plain.names())
+    form, state = gguf.GGMLQuantizationType.Q8_0, model.state_dict()
+    for name in found.names():
+        assert found.shape(name) == plain.shape(name)
+        if found.quantized(name) is not None:
+            # `wte` has a row for each token, other matrices a column for each output.
+            rows = plain.read(name) if ".wte." in name else plain.read(name).T
+            values = gguf.quants.dequantize(gguf.quants.quantize(np.ascontiguousarray(rows), form), form)
+            values = values if ".wte." in name else values.T
+            np.testing.assert_array_equal(found.read(name), values)
+            state[name] = torch.from_numpy(np.ascontiguousarray(values))
+    state["lm_head.weight"] = state["transformer.wte.weight"]
+    model.load_state_dict(state)
+    runner, _, _ = load_runner(target, activations="float32")
+    assert continued(runner, prompts(), 12) == [greedy(model, prompt, 12) for prompt in prompts()]
+
+
+def test_experts_are_quantized(tmp_path: Path) -> None:
+    source, target = tmp_path / "model", tmp_path / "small"
+    saved(source, "MixtralConfig", {"num_local_experts": 3, "num_experts_per_tok": 2})
+    quantize_folder(source, target, "q4_0")
+    assert (target / "model.safetensors").stat().st_size < 0.2 * (source / "model.safetensors").stat().st_size
+    piece = Piece(prompts()[0], 0, range(4), all_logits=True)
+    exact = {"activations": "float32"}
+    expected, logits = (load_runner(*given, **exact)[0].run([piece])[0] for given in ((source, "q4_0"), (target,)))
+    np.testing.assert_array_equal(logits, expected)
+
+
 def test_what_is_refused(tmp_path: Path) -> None:
     source, target = tmp_path / "model", tmp_path / "small"
-    saved(source, "GPT2Config", {"n_embd": 64, "n_layer": 1, "n_head": 4, "n_positions": 64})
-    with pytest.raises(UnsupportedError, match=r"stored transposed, .*; quantize it when it is loaded"):
-        quantize_folder(source, target, "q4_0")
-    shutil.rmtree(source)
     saved(source, "LlamaConfig", {})
     with pytest.raises(InvalidValue, match="expected a form of 4 or 8 bits, q4_0 or q8_0, found 'f16'"):
         quantize_folder(source, target, "f16")

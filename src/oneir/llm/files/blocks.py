@@ -29,7 +29,7 @@ class Digits(NamedTuple):
     """uint8 `[n, items]`"""
     zero: int
     scale: np.ndarray
-    """float16, int8 or uint8 `[n, groups]`"""
+    """float16, int8 or uint8 `[n, groups]`; float32 of MXFP4"""
     block_scale: np.ndarray | None = None
     """float16 `[n, 1]`"""
     offset: np.ndarray | None = None
@@ -58,6 +58,8 @@ class QuantizedTensor(NamedTuple):
     """Of the weights; blocks lie along the last extent."""
     data: np.ndarray
     """The blocks, uint8 `[bytes]`, row by row."""
+    transposed: bool = False
+    """Whether the tensor itself has the two extents in the other order."""
 
 
 _CHUNK = 1 << 21
@@ -212,6 +214,15 @@ def _q6_k(blocks: np.ndarray) -> Digits:
     return Digits(digits, 32, blocks[:, 192:208].view(np.int8), _halves(blocks, 208))
 
 
+_MXFP4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+"""Twice the values of its floats of 4 bits."""
+
+
+def _mxfp4(blocks: np.ndarray) -> Digits:
+    digits = _MXFP4[_fields(blocks[:, 1:], 4, 16)] + np.int8(12)
+    return Digits(digits.view(np.uint8), 12, np.ldexp(np.float32(1), blocks[:, :1].astype(np.int32) - 128))
+
+
 def _scales_and_minima(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of Q4_K and Q5_K: 8 scales and 8 minima of 6 bits in 12 bytes.
 
@@ -263,5 +274,6 @@ FORMATS = {
     "Q4_K": BlockFormat(256, 144, _q4_k),
     "Q5_K": BlockFormat(256, 176, _q5_k),
     "Q6_K": BlockFormat(256, 210, _q6_k),
+    "MXFP4": BlockFormat(32, 17, _mxfp4),
 }
 """The formats that are read, by ggml's names."""

@@ -1,7 +1,8 @@
 """Weights in MXFP4, as gpt-oss has them for experts: floats of 4 bits, of which 32 share a power of two.
 
 `NAME_blocks` (experts, n, k // 32, 16) uint8 has two numbers a byte, the low half first, and `NAME_scales`
-(experts, n, k // 32) uint8 the exponents plus 127. They are read as `NAME` (experts, k, n) float32.
+(experts, n, k // 32) uint8 the exponents plus 127. They are read as `NAME` (experts, k, n) float32, or as blocks that
+have the order of GGML's.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ...runtime.error import ShapeMismatch
+from .blocks import QuantizedTensor
 from .safetensors import Safetensors
 
 _VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -59,9 +61,18 @@ class MicroscaledWeights:
         return values.reshape(*values.shape[:2], -1).swapaxes(1, 2)
 
     def format(self, name: str) -> str:
-        """The format of a tensor as `read` gives it. `KeyError` for an unknown name."""
-        return "F32" if name in self._packed else self._stored.format(name)
+        """GGML's name of the format that a tensor is stored in. `KeyError` for an unknown name."""
+        return "MXFP4" if name in self._packed else self._stored.format(name)
 
-    def quantized(self, name: str) -> None:
-        """None: these blocks are not GGUF's. `KeyError` for an unknown name."""
-        self.shape(name)
+    def quantized(self, name: str) -> QuantizedTensor | None:
+        """The blocks of a weight (experts * n, k), whose bytes have numbers that are 16 apart; None of a plain one.
+
+        Raises `KeyError` for an unknown name.
+        """
+        shape = self.shape(name)
+        if name not in self._packed:
+            return None
+        blocks, scales = self._stored.read(name + _BLOCKS), self._stored.read(name + _SCALES)
+        halves = np.stack([blocks & 15, blocks >> 4], -1).reshape(*scales.shape, 2, 16)
+        data = np.concatenate([scales[..., None], halves[..., 0, :] | halves[..., 1, :] << 4], -1)
+        return QuantizedTensor("MXFP4", (shape[0] * shape[2], shape[1]), data.reshape(-1))

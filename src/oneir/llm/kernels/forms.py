@@ -12,7 +12,8 @@ integers times a float16 for 256 weights:
 Digits of 8 bits lie as (n // 32, k // 32, 8, 2, 64) bytes: byte `4 * c + i` of the vector (q, v) is that of the output
 `16 * v + c` and of `k = 4 * q + i`. Of those of 4 bits, (n // 32, k // 32, 4, 2, 64), the low half of a byte of the
 vector (j, v) is that of `k = 4 * j + i`, the high half that of `k = 16 + 4 * j + i`. Scales and offsets are
-(n // 32, k // group, 2, 16). Float16 are (n // 32, k, 2, 16). Bfloat16 are words of two, (n // 32, k // 2, 2, 16),
+(n // 32, k // group, 2, 16). Floats of 4 bits (MXFP4) lie as digits do, with the exponents of powers of two for scales.
+Float16 are (n // 32, k, 2, 16). Bfloat16 are words of two, (n // 32, k // 2, 2, 16),
 whose low half is that of the even `k`: processors add up products of such pairs, and a shift makes float32 of them.
 """
 
@@ -69,18 +70,6 @@ class DigitForm:
             found |= {name.replace("scale", "offset"): kind for name, kind in found.items() if "scale" in name}
         return found
 
-    def digit(self, weight: Any, p: Any, k: Any, v: Any, c: Any) -> Any:
-        """The digit at `k` of an output, int32; `weight` may be of words of four bytes, too."""
-        shift = 16 if self.bits == 4 else 32
-        place = [p, k // BLOCK, k % shift // 4, v]
-        high = k % BLOCK // shift
-        if weight.dtype == "uint32":
-            word = weight[(*place, c)]
-            shifted = T.shift_right(word, T.Cast("uint32", (k % 4) * 8 + high * 4))
-        else:
-            shifted = T.shift_right(weight[(*place, c * 4 + k % 4)], T.Cast("uint8", high * 4))
-        return T.Cast("int32", T.bitwise_and(shifted, T.Cast(weight.dtype, (1 << self.bits) - 1)))
-
     def scale_at(self, parts: Mapping[str, Any], name: Literal["scale", "offset"], p: Any, g: Any, v: Any, c: Any):
         """The scale or the offset of the group `g` of an output, float32."""
         value = T.Cast("float32", parts[name][p, g, v, c])
@@ -90,7 +79,7 @@ class DigitForm:
 
     def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
         """The weight at `k` of an output, float32."""
-        digit = self.digit(parts["weight"], p, k, v, c)
+        digit = T.Cast("int32", digit_at(parts["weight"], self.bits, p, k, v, c))
         scale = self.scale_at(parts, "scale", p, k // self.group, v, c)
         value = T.Cast("float32", digit - self.zero if self.zero else digit) * scale
         if not self.offset_sign:
@@ -104,19 +93,74 @@ class DigitForm:
 
     def pack_digits(self, digits: Digits, n: int, k: int) -> dict[str, np.ndarray]:
         """The arrays of a weight of these digits, which may be in blocks."""
-        kinds = self.parameters(n, k)
-        shift = 16 if self.bits == 4 else 32
-        shape = (n // PANEL, VECTORS, LANES, k // BLOCK, BLOCK // shift, shift // 4, 4)
-        parts = digits.digits.reshape(shape).transpose(4, 0, 3, 5, 1, 2, 6).reshape(-1, *kinds["weight"][0])
-        weight = parts[0] | parts[1] << 4 if self.bits == 4 else parts[0]
-        arrays = {"weight": np.ascontiguousarray(weight)}
-        for name, (_, dtype) in kinds.items():
+        arrays = {"weight": _packed_digits(digits.digits, self.bits, n, k)}
+        for name, (_, dtype) in self.parameters(n, k).items():
             if name != "weight":
-                numbers = getattr(digits, name).astype(numpy_dtype(dtype), copy=False)
-                arrays[name] = np.ascontiguousarray(
-                    numbers.reshape(n // PANEL, VECTORS, LANES, -1).transpose(0, 3, 1, 2)
-                )
+                arrays[name] = _in_panels(getattr(digits, name).astype(numpy_dtype(dtype), copy=False), n)
         return arrays
+
+
+@dataclass(frozen=True)
+class MicroscaledForm:
+    """Floats of 4 bits, of which 32 along the sum share a power of two: MXFP4 of the Open Compute Project.
+
+    Bits are a sign, two of an exponent and one of a mantissa: 0, 0.5, 1, 1.5, 2, 3, 4 and 6. The exponent of a group is
+    that of the scale plus 127.
+    """
+
+    name: str
+
+    def parameters(self, n: int, k: int) -> dict[str, tuple[Shape, str]]:
+        """Shape and dtype of each array of a weight. Raises `ShapeMismatch` for sizes that are no whole panels."""
+        check_multiple(n, PANEL, "the outputs")
+        check_multiple(k, BLOCK, "the sum")
+        groups = (n // PANEL, k // BLOCK)
+        return {"weight": ((*groups, 4, VECTORS, 4 * LANES), "uint8"), "scale": ((*groups, VECTORS, LANES), "uint8")}
+
+    def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
+        """The weight at `k` of an output, float32."""
+        code = T.Cast("uint32", digit_at(parts["weight"], 4, p, k, v, c))
+        # Three bits are the upper ones of a float32's exponent and mantissa, of twice the value; the two smallest are
+        # those of integers.
+        one, rest = T.uint32(0x3F800000), T.bitwise_and(code, T.uint32(7))
+        size = T.Select(rest < T.uint32(2), rest * one, one + T.shift_left(rest, T.uint32(22)))
+        sign = T.shift_left(T.bitwise_and(code, T.uint32(8)), T.uint32(28))
+        # Half of the power of two, which the two smallest have without an exponent.
+        exponent = T.Cast("uint32", parts["scale"][p, k // BLOCK, v, c])
+        small = T.shift_left(T.uint32(0x00200000), exponent)
+        scale = T.Select(exponent < T.uint32(2), small, T.shift_left(exponent - T.uint32(1), T.uint32(23)))
+        return T.reinterpret("float32", T.bitwise_or(size, sign)) * T.reinterpret("float32", scale)
+
+    def pack(self, blocks: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
+        """The arrays of a weight, of the blocks that a file has, uint8 [bytes]."""
+        blocks = blocks.reshape(-1, 17)
+        codes = np.stack([blocks[:, 1:] & 15, blocks[:, 1:] >> 4], 1)
+        return {"weight": _packed_digits(codes, 4, n, k), "scale": _in_panels(blocks[:, 0], n)}
+
+
+def digit_at(weight: Any, bits: int, p: Any, k: Any, v: Any, c: Any) -> Any:
+    """The digit at `k` of an output, of the dtype of `weight`, which is of bytes or of words of four bytes."""
+    shift = 16 if bits == 4 else 32
+    place = [p, k // BLOCK, k % shift // 4, v]
+    high = k % BLOCK // shift
+    if weight.dtype == "uint32":
+        word = weight[(*place, c)]
+        shifted = T.shift_right(word, T.Cast("uint32", (k % 4) * 8 + high * 4))
+    else:
+        shifted = T.shift_right(weight[(*place, c * 4 + k % 4)], T.Cast("uint8", high * 4))
+    return T.bitwise_and(shifted, T.Cast(weight.dtype, (1 << bits) - 1))
+
+
+def _packed_digits(digits: np.ndarray, bits: int, n: int, k: int) -> np.ndarray:
+    shift = 16 if bits == 4 else 32
+    shape = (n // PANEL, VECTORS, LANES, k // BLOCK, BLOCK // shift, shift // 4, 4)
+    parts = digits.reshape(shape).transpose(4, 0, 3, 5, 1, 2, 6)
+    weight = parts[0] | parts[1] << 4 if bits == 4 else parts[0]
+    return np.ascontiguousarray(weight).reshape(*weight.shape[:-2], 4 * LANES)
+
+
+def _in_panels(numbers: np.ndarray, n: int) -> np.ndarray:
+    return np.ascontiguousarray(numbers.reshape(n // PANEL, VECTORS, LANES, -1).transpose(0, 3, 1, 2))
 
 
 @dataclass(frozen=True)
@@ -155,7 +199,7 @@ class FloatForm:
         return {"weight": packed.reshape(n // PANEL, k // step, VECTORS, LANES)}
 
 
-Form = DigitForm | FloatForm
+Form = DigitForm | FloatForm | MicroscaledForm
 
 FORMS: dict[str, Form] = {
     form.name: form
@@ -170,6 +214,7 @@ FORMS: dict[str, Form] = {
         DigitForm("Q4_K", 4, 0, 32, "uint8", -1),
         DigitForm("Q5_K", 8, 0, 32, "uint8", -1),
         DigitForm("Q6_K", 8, 32, 16, "int8"),
+        MicroscaledForm("MXFP4"),
         FloatForm("F16", "float16"),
         FloatForm("BF16", "bfloat16"),
     )

@@ -92,7 +92,7 @@ class _Adapt(nn.Mutator):
                 ranks = slice(at, at := at + len(low.down))
                 down[number, :, ranks] = low.down.T
                 up[number, ranks, first : first + count] = low.up.T
-        order = self.model.as_here(f"{name}.weight", np.arange(n)[:, None]).reshape(-1)
+        order = self.model.rows_here(f"{name}.weight", np.arange(n)[:, None]).reshape(-1)
         return AdaptedLinear(node, down, up[..., order], self.chosen)
 
     def _rows(self, n: int, parts: int) -> list[int]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
 from .decoder import ACTIVATIONS, Cache, Decoder, DecoderConfig, Embedding, Rotary
@@ -72,6 +70,8 @@ class GPT2(Decoder):
         self.config = config
         self.transformer = GPT2Body(config)
         self.rotary = Rotary(config, {})
+        if not config.tied:
+            self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def embed(self, tokens: nn.Tensor, positions: nn.Tensor) -> nn.Tensor:
         return self.transformer.wte(tokens) + self.transformer.wpe(positions)
@@ -85,10 +85,10 @@ class GPT2(Decoder):
         return self.transformer.ln_f(x)
 
     def logits(self, x: nn.Tensor) -> nn.Tensor:
-        return self.transformer.wte.project(x)
+        return self.transformer.wte.project(x) if self.config.tied else self.lm_head(x)
 
-    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
-        return value.T if ".h." in name and name.endswith(".weight") and value.ndim == 2 else value
+    def is_transposed(self, name: str) -> bool:
+        return ".h." in name and name.endswith(".weight") and ".ln_" not in name
 
 
 def build(config: Mapping[str, Any]) -> Decoder:
@@ -105,7 +105,7 @@ def build(config: Mapping[str, Any]) -> Decoder:
         context=config["n_positions"],
         norm_eps=config.get("layer_norm_epsilon", 1e-5),
         rotary_dim=0,
-        tied=True,
+        tied=config.get("tie_word_embeddings", True),
         activation=config.get("activation_function", "gelu_new"),
     )
     return GPT2(facts)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
-from .decoder import ACTIVATIONS, Cache, Decoder, DecoderConfig, Rotary, decoder_config
+from .decoder import ACTIVATIONS, Cache, Decoder, DecoderConfig, Embedding, Rotary, decoder_config
 
 
 class NeoXAttention(nn.Module):
@@ -60,7 +60,7 @@ class NeoXBody(nn.Module):
     """Embedding, layers and a normalization."""
 
     def __init__(self, config: DecoderConfig, parallel: bool):
-        self.embed_in = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.embed_in = Embedding(config.vocab_size, config.hidden_size)
         self.layers = nn.ModuleList([NeoXLayer(config, i, parallel) for i in range(config.layers)])
         self.final_layer_norm = nn.LayerNorm(config.hidden_size, config.norm_eps)
 
@@ -74,7 +74,8 @@ class NeoX(Decoder):
         self.config = config
         self.gpt_neox = NeoXBody(config, parallel)
         self.rotary = Rotary(config, config.rope)
-        self.embed_out = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        if not config.tied:
+            self.embed_out = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
     def embed(self, tokens: nn.Tensor, positions: nn.Tensor) -> nn.Tensor:
         return self.gpt_neox.embed_in(tokens)
@@ -88,9 +89,9 @@ class NeoX(Decoder):
         return self.gpt_neox.final_layer_norm(x)
 
     def logits(self, x: nn.Tensor) -> nn.Tensor:
-        return self.embed_out(x)
+        return self.gpt_neox.embed_in.project(x) if self.config.tied else self.embed_out(x)
 
-    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
+    def rows_here(self, name: str, value: np.ndarray) -> np.ndarray:
         if ".query_key_value." not in name:
             return value
         c = self.config

@@ -10,32 +10,26 @@ import numpy as np
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
 from .decoder import Decoder, DecoderConfig, DecoderLayer, ExpertsConfig, decoder_config, windows_of
-from .experts import by_expert
+from .experts import ExpertLinear, of_each, shared
 
 
 class ClampedExperts(nn.Module):
     """The experts' weights, and what chosen ones make of tokens."""
 
     def __init__(self, config: DecoderConfig, experts: ExpertsConfig, alpha: float, limit: float):
-        self.size, self.alpha, self.limit = experts.size, alpha, limit
-        self.gate_up_proj = nn.Parameter((experts.count, 2 * experts.size, config.hidden_size))
+        self.alpha, self.limit = alpha, limit
+        self.gate_up_proj = ExpertLinear(experts.count, 2 * experts.size, config.hidden_size)
         self.gate_up_proj_bias = nn.Parameter((experts.count, 2 * experts.size))
-        self.down_proj = nn.Parameter((experts.count, config.hidden_size, experts.size))
+        self.down_proj = ExpertLinear(experts.count, config.hidden_size, experts.size)
         self.down_proj_bias = nn.Parameter((experts.count, config.hidden_size))
 
     def forward(self, x: nn.Tensor, shares: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
         """The sum of the results of the experts (m, chosen) of tokens (m, hidden_size), by their shares."""
-        m, chosen = experts.shape
-        gate_up = op.tensor_expr_op(by_expert, "experts_in", [x, self.gate_up_proj, experts])
-        gate, up = op.split(gate_up + op.take(self.gate_up_proj_bias, experts, axis=0), 2, axis=2)
+        gate, up = op.split(self.gate_up_proj(x, experts) + op.take(self.gate_up_proj_bias, experts, axis=0), 2, axis=2)
         limit = nn.Tensor.from_scalar(self.limit, "float32")
         gate, up = op.minimum(gate, limit), op.maximum(op.minimum(up, limit), op.negative(limit))
         x = (up + 1.0) * (gate * op.sigmoid(gate * self.alpha))
-        # Each of these has an expert of its own.
-        rows, own = op.reshape(x, (m * chosen, self.size)), op.reshape(experts, (m * chosen, 1))
-        each = op.tensor_expr_op(by_expert, "experts_out", [rows, self.down_proj, own])
-        each = op.reshape(each, (m, chosen, each.shape[2])) + op.take(self.down_proj_bias, experts, axis=0)
-        return op.sum(each * op.reshape(shares, (m, chosen, 1)), axis=1)
+        return shared(of_each(self.down_proj, x, experts) + op.take(self.down_proj_bias, experts, axis=0), shares)
 
 
 class Mixture(nn.Module):
@@ -61,11 +55,18 @@ class GPTOSS(Decoder):
             assert isinstance(layer, DecoderLayer)
             layer.mlp = Mixture(config, config.experts, alpha, limit)
 
-    def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
-        if ".experts." not in name:
+    def sources(self, name: str) -> list[str]:
+        return [name.removesuffix(".weight")] if ".experts." in name else super().sources(name)
+
+    def is_transposed(self, name: str) -> bool:
+        return ".experts." in name and name.endswith(".weight")
+
+    def rows_here(self, name: str, value: np.ndarray) -> np.ndarray:
+        if ".gate_up_proj" not in name:
             return value
-        value = value.swapaxes(1, 2) if value.ndim == 3 else value
-        return np.concatenate([value[:, ::2], value[:, 1::2]], 1) if ".gate_up_proj" in name else value
+        assert self.config.experts is not None
+        rows = value.reshape(self.config.experts.count, 2 * self.config.experts.size, -1)
+        return np.concatenate([rows[:, ::2], rows[:, 1::2]], 1).reshape(value.shape)
 
 
 def build(config: Mapping[str, Any]) -> Decoder:

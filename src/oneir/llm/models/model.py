@@ -32,6 +32,14 @@ class FileModel(nn.Module):
         bare = [name.removeprefix(prefix) for prefix in self.prefixes if name.startswith(prefix)]
         return [name, *bare, *(prefix + name for prefix in self.prefixes)]
 
+    def is_transposed(self, name: str) -> bool:
+        """Whether a parameter's last two dimensions are exchanged in files. Blocks of digits never lie so."""
+        return False
+
+    def rows_here(self, name: str, value: np.ndarray) -> np.ndarray:
+        """The rows of a parameter, of values or whole blocks, in the order that they have here."""
+        return value
+
     def as_here(self, name: str, value: np.ndarray) -> np.ndarray:
         """The value of a parameter in the order that it has here."""
-        return value
+        return self.rows_here(name, value.swapaxes(-2, -1) if self.is_transposed(name) else value)

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from ...runtime.dtype import dtype_name
-from ...runtime.error import InvalidValue, UnsupportedError
+from ...runtime.error import InvalidValue
 from ...runtime.params import params_header
-from ..files.block_weights import METHOD
+from ..files.block_weights import METHOD, TRANSPOSED
 from ..files.blocks import quantize, stored_bytes
 from ..files.checkpoint import Checkpoint
 from ..files.source import file_in
@@ -37,8 +37,7 @@ _WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".h5", ".msgpack", "
 def quantize_folder(source: Path, target: Path, form: str) -> int:
     """Writes a new folder with weights of `form`, "q4_0" or "q8_0"; gives the number of tensors that are blocks there.
 
-    What is no weight is copied. Raises `InvalidValue` for a folder that is
-    there already or is quantized, and `UnsupportedError` for a family whose weights are stored transposed.
+    What is no weight is copied. Raises `InvalidValue` for a folder that is there already or is quantized.
     """
     checkpoint = Checkpoint.open(source)
     if not source.is_dir() or "quantization_config" in checkpoint.config:
@@ -49,20 +48,24 @@ def quantize_folder(source: Path, target: Path, form: str) -> int:
     quantized = _quantized(checkpoint, precision)
     name = form.upper()
     kinds: dict[str, tuple[str, tuple[int, ...]]] = {}
+    values: dict[str, np.ndarray] = {}
     for tensor in checkpoint.names():
-        shape = checkpoint.shape(tensor)
+        value = checkpoint.read(tensor)
         if tensor in quantized:
-            kinds[tensor] = "uint8", (shape[0], stored_bytes(shape[1:], name))
+            if quantized[tensor]:
+                tensor, value = f"{tensor}{TRANSPOSED}", value.T
+            kinds[tensor] = "uint8", (len(value), stored_bytes(value.shape[1:], name))
         else:
-            kinds[tensor] = dtype_name(checkpoint.read(tensor).dtype), shape
+            kinds[tensor] = dtype_name(value.dtype), value.shape
+        values[tensor] = value
     partial = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     shutil.copytree(source, partial, ignore=lambda folder, names: _ignored(source, Path(folder), names))
     with (partial / "model.safetensors").open("wb") as file:
         file.write(params_header(kinds))
-        for tensor in kinds:
-            for part in _parts(checkpoint.read(tensor)):
-                part = quantize(part.astype(np.float32), name) if tensor in quantized else part
+        for tensor, (dtype, _) in kinds.items():
+            for part in _parts(values[tensor]):
+                part = quantize(part.astype(np.float32), name) if dtype == "uint8" else part
                 file.write(np.ascontiguousarray(part).view(np.uint8).data)
     config = {**checkpoint.config, "quantization_config": {"quant_method": METHOD, "format": name}}
     (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n")
@@ -70,21 +73,15 @@ def quantize_folder(source: Path, target: Path, form: str) -> int:
     return len(quantized)
 
 
-def _quantized(checkpoint: Checkpoint, precision: Precision) -> set[str]:
-    """The tensors that layers keep in digits."""
+def _quantized(checkpoint: Checkpoint, precision: Precision) -> dict[str, bool]:
+    """The tensors that layers keep in digits, and whether files have them transposed."""
     model = with_stored_weights(model_of(checkpoint.config), checkpoint, precision)
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     for layer, weight in model.named_attributes(Weight):
         if not isinstance(weight, Weight) or not isinstance(weight.part.form, DigitForm):
             raise InvalidValue(f"expected a form of 4 or 8 bits, q4_0 or q8_0, found {precision.quantization!r}")
-        for source in weight.part.sources:
-            shape = checkpoint.shape(source)
-            if model.as_here(f"{layer.rpartition('.weights.')[0]}.weight", np.broadcast_to(0, shape)).shape != shape:
-                raise UnsupportedError(
-                    f"{checkpoint.path}: {source} is stored transposed, and blocks lie along rows; quantize it "
-                    f"when it is loaded: LLM(folder, quantization={precision.quantization!r})"
-                )
-            found.add(source)
+        transposed = model.is_transposed(f"{layer.rpartition('.weights.')[0]}.weight")
+        found |= {source: transposed for source in weight.part.sources if len(checkpoint.shape(source)) == 2}
     return found
 
 

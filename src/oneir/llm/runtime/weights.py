@@ -13,7 +13,7 @@ from ...runtime.error import InvalidValue, ShapeMismatch
 from ..files.blocks import quantize
 from ..files.checkpoint import Checkpoint
 from ..files.source import release
-from ..kernels.forms import FORMS, DigitForm
+from ..kernels.forms import FORMS, FloatForm
 from ..models.model import FileModel
 from ..quantization import Part, Precision, Weight, stored
 
@@ -73,11 +73,11 @@ def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight
     form, n, k = weight.part.form, weight.part.rows, weight.k
     name = f"{layer.rpartition('.weights.')[0]}.weight"
     blocks = [checkpoint.quantized(source) for source in weight.part.sources]
-    if isinstance(form, DigitForm):
+    if not isinstance(form, FloatForm):
         if all(found is not None and found.format == form.name for found in blocks):
             rows = [found.data.reshape(found.shape[0], -1) for found in blocks if found is not None]
             # Rows are whole blocks, so they may be moved as they are.
-            data = model.as_here(name, rows[0] if len(rows) == 1 else np.concatenate(rows)).reshape(-1)
+            data = model.rows_here(name, rows[0] if len(rows) == 1 else np.concatenate(rows)).reshape(-1)
             shapes = [found.shape for found in blocks if found is not None]
             _check_shape(checkpoint, name, [sum(s[0] for s in shapes), *shapes[0][1:]], [n, k])
         else:
@@ -99,6 +99,8 @@ def _read(model: FileModel, checkpoint: Checkpoint, name: str, sources: Sequence
     if len(parts) > 1 and len(shape) == 3:
         value = value.reshape(shape[0], -1, value.shape[-1])
     value = model.as_here(name, value)
+    if value.ndim == 3 and len(shape) == 2:
+        value = value.reshape(-1, value.shape[-1])
     _check_shape(checkpoint, name, list(value.shape), shape)
     return value
 
