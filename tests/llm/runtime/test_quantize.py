@@ -56,17 +56,18 @@ def test_parts_of_tensors_are_in_memory_at_a_time(tmp_path: Path) -> None:
 def test_matrices_that_are_stored_transposed(tmp_path: Path) -> None:
     source, target = tmp_path / "model", tmp_path / "small"
     model = saved(source, "GPT2Config", {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256})
-    assert quantize_folder(source, target, "q8_0") == 9
+    assert quantize_folder(source, target, "q8_0") == 10
     plain, found = Checkpoint.open(source), Checkpoint.open(target)
     assert sorted(found.names()) == sorted(plain.names())
     form, state = gguf.GGMLQuantizationType.Q8_0, model.state_dict()
     for name in found.names():
         assert found.shape(name) == plain.shape(name)
         if found.quantized(name) is not None:
-            # `wte` has a row for each token, other matrices a column for each output.
-            rows = plain.read(name) if ".wte." in name else plain.read(name).T
+            # Tables have a row for each token or position, other matrices a column for each output.
+            is_table = ".wte." in name or ".wpe." in name
+            rows = plain.read(name) if is_table else plain.read(name).T
             values = gguf.quants.dequantize(gguf.quants.quantize(np.ascontiguousarray(rows), form), form)
-            values = values if ".wte." in name else values.T
+            values = values if is_table else values.T
             np.testing.assert_array_equal(found.read(name), values)
             state[name] = torch.from_numpy(np.ascontiguousarray(values))
     state["lm_head.weight"] = state["transformer.wte.weight"]
