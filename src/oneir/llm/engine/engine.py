@@ -333,7 +333,7 @@ class Engine:
             for work in works:
                 if work.copy is not None:
                     self.runner.copy_page(*work.copy)
-            logits = self._run(works)
+            logits = self._logits(works)
         except Exception as error:
             for work in works:
                 self._finish(work.request, "error", error)
@@ -344,7 +344,7 @@ class Engine:
             self._advance(work, rows)
         return True
 
-    def _run(self, works: Sequence[Work]) -> list[np.ndarray]:
+    def _logits(self, works: Sequence[Work]) -> list[np.ndarray]:
         """The logits of a step; which tokens may follow in answers of a given form is found out meanwhile."""
         constraints = [work.request.constraint for work in works if not work.has_more]
         wanted = [constraint for constraint in constraints if constraint is not None]
