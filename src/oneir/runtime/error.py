@@ -99,7 +99,7 @@ class NotRegistered(OneIRError, ValueError):
     """
 
 
-class MissingFunction(NotRegistered, AttributeError):
+class UnknownFunction(NotRegistered, AttributeError):
     """A module has no function of the name that was asked for.
 
     The message lists those that it has. Functions without a `global_symbol`, such as private ones, cannot be called

@@ -17,7 +17,7 @@ from typing import Any
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
-from .error import LibraryError, MissingFunction, UnsupportedError
+from .error import LibraryError, UnknownFunction, UnsupportedError
 from .library import Linked, library_bytes, link, load, write_file
 from .object import Object
 from .once import new_lock
@@ -116,13 +116,13 @@ class Module(Object):
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """The function of that name. `query_imports` has no effect, since modules import no others.
 
-        Raises `MissingFunction` if there is none, `LibraryError` if the module cannot be linked.
+        Raises `UnknownFunction` if there is none, `LibraryError` if the module cannot be linked.
         """
         function = self._functions.get(name)
         if function is None:
             signature = self._signatures.get(name)
             if signature is None:
-                raise MissingFunction(f"the module has no function {name!r}; it has {', '.join(self.names) or 'none'}")
+                raise UnknownFunction(f"the module has no function {name!r}; it has {', '.join(self.names) or 'none'}")
             with self._lock:
                 if self._deferred is not None and name in self._deferred.signatures:
                     self._complete()
