@@ -49,7 +49,9 @@ def test_numpy_dtypes():
     assert numpy_dtype("float16") == np.float16
     assert numpy_dtype("bfloat16") == ml_dtypes.bfloat16
     assert dtype_name(np.int64) == dtype_name(np.dtype("<i8")) == dtype_name("int64") == "int64"
-    with pytest.raises(TypeMismatch, match=r"A tensor cannot hold dtype 'float32x4'"):
-        numpy_dtype("float32x4")
+    assert numpy_dtype("float32x4").base == np.float32 and numpy_dtype("float32x4").shape == (4,)
+    assert dtype_name("bfloat") == "bfloat16"
+    with pytest.raises(TypeMismatch, match=r"A tensor cannot hold dtype 'handle'"):
+        numpy_dtype("handle")
     with pytest.raises(TypeMismatch, match=r"dtype 'complex128' is not supported"):
         dtype_name(complex)

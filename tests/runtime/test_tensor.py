@@ -172,7 +172,7 @@ def test_bad_shapes_are_refused(shape, kind, message):
         empty(shape)
 
 
-@pytest.mark.parametrize("dtype", ["float31x", "flot32", "", "float32x4", "handle"])
+@pytest.mark.parametrize("dtype", ["float31x", "flot32", "", "handle"])
 def test_bad_dtypes_are_refused(dtype):
     with pytest.raises(TypeMismatch, match=rf"{dtype!r}"):
         empty((2,), dtype)
@@ -287,3 +287,13 @@ def test_attributes_are_read_only_and_errors_share_a_base():
 def test_the_older_names():
     assert oneir.nd.array is tensor and oneir.nd.NDArray is NDArray is Tensor
     assert oneir.nd.array(np.zeros(2), device=oneir.nd.cpu()).shape == (2,)
+
+
+def test_vectors_have_their_lanes_as_one_more_axis():
+    values = np.arange(24, dtype="float32").reshape(2, 3, 4)
+    vectors = empty((2, 3), "float32x4").copyfrom(values)
+    assert (vectors.shape, vectors.dtype, vectors.nbytes) == ((2, 3), "float32x4", 96)
+    np.testing.assert_array_equal(vectors.numpy(), values)
+    np.testing.assert_array_equal(empty((2, 3), "float32x4").copyfrom(vectors).numpy(), values)
+    with pytest.raises(ShapeMismatch, match=r"expected an array of shape \(2, 3, 4\), found \(2, 3\)"):
+        vectors.copyfrom(np.zeros((2, 3), "float32"))

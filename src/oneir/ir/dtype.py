@@ -131,6 +131,8 @@ def _parse(name: Any) -> DataType:
         name, code = "void", "void"
     elif name == "handle":
         bits = 64
+    elif name == "bfloat":
+        return DataType("bfloat16")
     elif name == "bool" or (name.startswith("boolx") and name[5:].replace("vscalex", "").isdigit()):
         code, bits = "bool", 1
         scalable = "vscalex" in name
@@ -141,9 +143,8 @@ def _parse(name: Any) -> DataType:
         code, bits, scalable, lanes = match[1], int(match[1][5]), bool(match[2]), int(match[3] or 1)
     else:
         raise InvalidValue(
-            f"unknown dtype {name!r}: expected bool, int/uint/float/bfloat with a width "
-            '("int8", "bfloat16"), a float8 format '
-            f'("float8_e4m3fn"), handle or void, with an optional "xLANES"'
+            f'unknown dtype {name!r}: expected bool, int/uint/float with a width ("int8"), bfloat16, a float8 format '
+            '("float8_e4m3fn"), handle or void, with an optional "xLANES"'
         )
     if lanes < 1 or (code in ("int", "uint", "float", "bfloat") and not 1 <= bits <= 128):
         raise InvalidValue(f"unknown dtype {name!r}: width and lanes must be positive")

@@ -79,7 +79,7 @@ def dlpack_dtype(name: str) -> tuple[int, int, int]:
         return (*_SMALL_FLOATS[scalar], lanes)
     match = re.fullmatch(r"([a-z]+)([1-9]\d*)?", scalar)
     if match and match[1] in _CODES and lanes < 1 << 16:
-        default = {"bool": 8, "handle": 64}.get(match[1])
+        default = {"bool": 8, "handle": 64, "bfloat": 16}.get(match[1])
         bits = int(match[2] or default or 0)
         if 0 < bits < 256:
             return _CODES[match[1]], bits, lanes
@@ -103,22 +103,26 @@ def name_of_dlpack(code: int, bits: int, lanes: int) -> str:
 
 @functools.lru_cache(maxsize=256)
 def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype whose items a tensor of dtype `name` holds; `TypeMismatch` if a tensor cannot hold it."""
+    """The NumPy dtype whose items a tensor of dtype `name` holds; `TypeMismatch` if a tensor cannot hold it.
+
+    That of a vector is an array of its lanes, so that a NumPy array of it has one more axis.
+    """
     if name in _NUMPY_NAMES:
         return np.dtype(name)
     if name in _ML_NAMES:
         import ml_dtypes
 
         return np.dtype(getattr(ml_dtypes, name))
-    dlpack_dtype(name)
+    code, bits, lanes = dlpack_dtype(name)
+    if lanes > 1 and bits % 8 == 0:
+        return np.dtype((numpy_dtype(name_of_dlpack(code, bits, 1)), (lanes,)))
     raise TypeMismatch(f"A tensor cannot hold dtype {name!r}.")
 
 
 def dtype_name(dtype: Any) -> str:
     """The name of a dtype given as a name, a NumPy dtype or scalar type, or a PyTorch dtype."""
     if isinstance(dtype, str):
-        dlpack_dtype(dtype)
-        return str(dtype)
+        return name_of_dlpack(*dlpack_dtype(dtype))
     text = str(dtype)
     name = text.removeprefix("torch.") if text.startswith("torch.") else np.dtype(dtype).name
     if name not in _NUMPY_NAMES and name not in _ML_NAMES:

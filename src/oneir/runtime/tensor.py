@@ -185,13 +185,14 @@ class Tensor(Object):
         return self is other
 
     def numpy(self) -> np.ndarray:
-        """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks.
+        """A copy of the values as a NumPy array; ml_dtypes has the dtypes that NumPy lacks, lanes are one more axis.
 
         Waits for the device that has them.
         """
         if self._device.device_type not in _HOST_TYPES:
             return _from_device(self)
-        array = None if _copy is None else _copy(self, numpy_dtype(self._dtype))
+        dtype = numpy_dtype(self._dtype)
+        array = None if _copy is None or dtype.shape else _copy(self, dtype)
         return np.array(self._view()) if array is None else array
 
     asnumpy = numpy
@@ -229,8 +230,9 @@ class Tensor(Object):
     def copyfrom(self, source: object) -> Tensor:
         """Copy the values of an array of the same shape, converting them to the dtype of this tensor."""
         array = source._readable() if isinstance(source, Tensor) else as_array(source)
-        if array.shape != self._layout.shape:
-            raise ShapeMismatch(f"copyfrom: expected an array of shape {self._layout.shape}, found {array.shape}.")
+        shape = (*self._layout.shape, *numpy_dtype(self._dtype).shape)
+        if array.shape != shape:
+            raise ShapeMismatch(f"copyfrom: expected an array of shape {shape}, found {array.shape}.")
         if self._device.device_type in _HOST_TYPES:
             self._writable_view("copyfrom")[...] = array
         else:
@@ -396,7 +398,7 @@ def _to_device(array: np.ndarray, target: Tensor) -> None:
     """Puts values into a device's memory."""
     if not target.writable or not target.is_contiguous():
         raise InvalidValue(f"copyfrom: a tensor on {target.device} must be writable and contiguous.")
-    values = np.ascontiguousarray(array, numpy_dtype(target.dtype))
+    values = np.ascontiguousarray(array, numpy_dtype(target.dtype).base)
     where = target.device
     if values.nbytes:
         driver = driver_of(where.device_type, where.device_id, str(where))
