@@ -417,8 +417,8 @@ def test_what_a_dataflow_block_alone_uses_is_declared_above_it():
     block = relax.DataflowBlock([relax.VarBinding(b, relax.op.sin(a))])
     assert block.script().splitlines() == [
         "n = T.int64()",
+        'a: R.Tensor((n, 3), dtype="float32")',
         "with R.dataflow():",
-        '    a: R.Tensor((n, 3), dtype="float32")',
         '    b: R.Tensor((n, 3), dtype="float32") = R.sin(a)',
         "    R.output(b)",
     ]

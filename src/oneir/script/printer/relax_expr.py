@@ -23,8 +23,8 @@ def _var(p: Printer, var: x.Var) -> str:
     name = p.name_of(var)
     if name is None:
         info = f": {p.expr(var.struct_info_)}" if var.struct_info_ is not None else ""
-        name = define(p, var)
-        p.frame.lines.append(f"{p.frame.pad}{name}{info}")
+        name, frame = define(p, var), outermost(p)
+        frame.lines.append(f"{frame.pad}{name}{info}")
     return name
 
 
