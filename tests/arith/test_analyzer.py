@@ -407,3 +407,17 @@ def test_what_is_taken_off_stays_in_a_truncated_quotient() -> None:
     known.bind(x, e.Range(4, 96))
     assert structural_equal(known.simplify(e.Div(x - 4, e.const(2))), e.Div(x - 4, e.const(2)))
     assert structural_equal(known.simplify(e.Div(x - 4, e.const(128))), e.const(0))
+
+
+def test_quotients_and_remainders_by_a_positive_symbol_are_bounded():
+    found = analyzer()
+    a, b, c, d = (e.Var(name, "int32") for name in "abcd")
+    found.bind(a, e.Range(0, c * d))
+    found.bind(b, e.Range(0, c * 32))
+    for condition in (a // c < d, a % c < c, b // c < 32):
+        assert not found.can_prove(condition)
+    with found.constraint_scope(c > 0):
+        for condition in (a // c < d, a % c < c, b // c < 32, b % c < c):
+            assert found.can_prove(condition)
+        assert not found.can_prove(a // c < d - 1)
+        assert not found.can_prove(b // c < 31)

@@ -52,6 +52,11 @@ i: 8, j: 4 | i * 4 + j if i < 5 and i * 4 + j < 30
 i: 1, j: 8 | i * 3 + j
 """
 SURJECTIVE = """
+i: 8, j: 4 | i + j
+i: 3, j: 8 | i * 7 + j
+i: 2, j: 3, k: 8 | i * 18 + j * 7 + k
+i: 8, j: 4 | (i + j) // 2
+i: 5, j: 6 | i * 3 + j if j < 4 and i >= 1
 i: 24 | i // 6, i % 2
 i: 8, j: 4 | i
 i: 32 | i // 4 % 4
@@ -65,8 +70,9 @@ i: 9 | i // 3, i % 3 // 2 | i % 3 >= 3
 i: 5, j: 3 | (i * 3 + j) // 4, (i * 3 + j) % 4 | i * 3 + j >= 15
 """
 NO_MAP = """
-i: 8, j: 4 | i + j | neighbouring digits
-i: 8, j: 4 | i * 2 + j | neighbouring digits
+i: 8, j: 4 | i * 5 + j | neighbouring digits
+i: 8, j: 4 | j - i * 2 | neighbouring digits
+i: 4, j: 4 | i * 4 + j * 6 | neighbouring digits
 i: 8, j: 4 | i * 8 + j | neighbouring digits
 i: 8, j: 4 | i * j | product
 i: 8, j: 4 | i // (j + 1) | divides by an iterator
@@ -84,6 +90,7 @@ i: 8 | i if i < 5 or i > 6 | no bound of a sum
 """
 NOT_BIJECTIVE = """
 i: 24 | i // 6, i % 2 | not independent
+i: 8, j: 4 | i + j | neighbouring digits
 i: 8, j: 4 | i | the iterator j in [0, 4) is not used
 i: 30 | i // 4, i % 4 | padding is not allowed
 i: 8, j: 4 | i if j < 3 | used as nothing
@@ -245,8 +252,9 @@ def test_unknown_sizes_are_refused(text: str) -> None:
 
 
 SIMPLIFIED = """
-i: 8, j: 4 | (i * 4 + j) // 4, (i * 4 + j) % 4 -> i, j
-i: 8, j: 4 | (i * 4 + j) // 8, (i * 4 + j) % 8 -> i // 2, i % 2 * 4 + j
+i: 8, j: 4 | (i * 4 + j) // 4, (i * 4 + j) % 4 -> (i * 4 + j) // 4, (i * 4 + j) % 4
+i: 8, j: 4 | (i * 4 + j) // 8, (i * 4 + j) % 8 -> (i * 4 + j) // 8, (i * 4 + j) % 8
+i: 8, j: 4 | (i * 4 + j) // 4 * 4 + (i * 4 + j) % 4 -> i * 4 + j
 i: 32 | i // 4 * 4 + i % 4 -> i
 i: 32 | i // 4 // 2 -> i // 8
 i: 8, j: 4 | i + j -> i + j
@@ -266,6 +274,50 @@ def test_iter_map_simplify(line: str) -> None:
 def test_iter_map_simplify_without_the_predicate() -> None:
     found = arith.iter_map_simplify([(i * 4 + j) // 4, j], domains({i: (0, 7), j: (0, 3)}), i + j < 6)
     assert found[0] is i
+
+
+def test_iter_map_simplify_divides_terms_on_demand() -> None:
+    found = arith.iter_map_simplify([(i * 4 + j) // 8], domains({i: (0, 7), j: (0, 3)}), fused_first=False)
+    assert structural_equal(found[0], i // 2)
+
+
+def test_iter_map_simplify_keeps_the_order_of_iterators_of_extent_one() -> None:
+    ranges = domains({i: (0, 0), j: (0, 0), k: (0, 31)})
+    total = k // 4 * 4 + k % 4
+    for index, expected in ((i + j, "i + j"), (i + j + total, "k + i + j")):
+        (found,) = arith.iter_map_simplify([index], ranges, simplify_trivial_iterators=False)
+        assert structural_equal(found, build(expected, NAMES)), found
+
+
+def test_iter_map_simplify_computes_in_the_dtype_of_the_index() -> None:
+    wide = e.Var("wide", "int64")
+    ranges = {i: e.Range(0, 8), j: e.Range(0, 4), wide: e.Range(e.const(0, "int64"), e.const(4, "int64"))}
+    narrow, other = arith.iter_map_simplify([(i * 4 + j) // 2 * 2 + j % 2, wide], ranges)
+    assert structural_equal(narrow, i * 4 + j)
+    assert other is wide
+    # A dividend that 32 bits may not hold is computed in 64.
+    ranges[i] = e.Range(0, 1 << 30)
+    (found, _) = arith.iter_map_simplify([(i * 4 + j) // 8, wide], ranges)
+    assert found.dtype == "int32" and found.value.dtype == "int64"
+
+
+def test_overlapping_terms_are_refused_on_demand() -> None:
+    ranges = domains({i: (0, 7), j: (0, 3)})
+    assert arith.detect_iter_map([i + j], ranges).indices[0].args[0].extent.value == 11
+    assert "overlap or leave gaps" in arith.detect_iter_map([i + j], ranges, may_overlap=False).errors[0]
+
+
+def test_normalize_to_iter_sum_takes_digits_of_the_iterator_itself() -> None:
+    (split,) = arith.normalize_to_iter_sum(k // 5, domains({k: (0, 15)})).args
+    assert split.source.source is k and (split.source.extent.value, split.extent.value) == (16, 4)
+    assert structural_equal(arith.normalize_iter_map_to_expr(split), k // 5)
+
+
+def test_constants_of_nested_marks_are_one() -> None:
+    ranges = domains({i: (0, 10), j: (0, 4), k: (0, 1)})
+    condition = build("j * 2 + k >= 1 and i * 8 + j * 2 + k >= 3 and j * 2 + k < 9", NAMES)
+    (total,) = arith.detect_iter_map([i * 8 + j * 2 + k], ranges, condition).indices
+    assert str(arith.normalize_iter_map_to_expr(total)).count("+ -") <= 1
 
 
 def test_normalize_to_iter_sum_orders_and_joins() -> None:
@@ -430,6 +482,12 @@ def test_subspace_divide(line: str) -> None:
 @pytest.mark.parametrize("line", lines(UNDIVIDED))
 def test_subspace_divide_refuses(line: str) -> None:
     assert divided(line)[-1] == []
+
+
+def test_subspace_divide_keeps_iterators_of_extent_one_when_asked_for() -> None:
+    ranges = domains({i: (0, 0), j: (0, 15)})
+    pairs = arith.subspace_divide([i * 16 + j], ranges, [j], simplify_trivial_iterators=False)
+    assert [arith.normalize_iter_map_to_expr(mark.source) for mark in pairs[0]] == [i, j]
 
 
 def test_subspace_divide_separates_predicates() -> None:

@@ -18,7 +18,15 @@ from ..ir.dtype import INT32, INT64, DataType
 from ..ir.expr import PrimExpr, Range, Var
 from ..ir.visitor import deep_recursion, post_order_visit
 from ..runtime.error import TypeMismatch
-from .iter_map import IterMapLevel, IterMapResult, IterSumExpr, normalize_iter_map_to_expr
+from .analyzer import Analyzer
+from .iter_map import (
+    IterMapLevel,
+    IterMapResult,
+    IterSplitExpr,
+    IterSumExpr,
+    is_number,
+    normalize_iter_map_to_expr,
+)
 from .iter_map_rewriter import IterMapRewriter
 from .sizes import NoMatch
 
@@ -29,11 +37,14 @@ def detect_iter_map(
     predicate: Any = True,
     check_level: IterMapLevel | str = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
+    *,
+    may_overlap: bool = True,
 ) -> IterMapResult:
     """The indices as sums of digits of iterators, each a single split and a base.
 
     `Bijective`: every combination of index values comes from exactly one iteration for which the predicate holds.
-    `Surjective`: from at least one, except for padding, whose combinations come from values outside of the iterators'
+    `Surjective`: from at least one, which for the sum of a window, `i + k`, may be many unless `may_overlap` is False,
+    except for padding, whose combinations come from values outside of the iterators'
     ranges only; the result's `padding_predicate` holds for these, and is False when there is no padding. `NoCheck`: the
     indices are of the form, and need not be independent.
 
@@ -42,7 +53,9 @@ def detect_iter_map(
     """
     exprs = [e.as_expr(index) for index in indices]
     try:
-        rewriter, sums = detect(exprs, input_iters, predicate, check_level, simplify_trivial_iterators)
+        rewriter, sums = detect(
+            exprs, input_iters, predicate, check_level, simplify_trivial_iterators, may_overlap=may_overlap
+        )
     except NoMatch as reason:
         return IterMapResult((), [str(reason)], e.IntImm("bool", 0))
     return IterMapResult(sums, (), rewriter.padding_predicate(sums))
@@ -56,14 +69,19 @@ def detect(
     simplify_trivial_iterators: bool = True,
     may_pad: bool | None = None,
     whole_digits: bool = False,
+    fused_first: bool = False,
+    may_overlap: bool = False,
 ) -> tuple[IterMapRewriter, list[IterSumExpr]]:
-    """The sums of the indices, and the rewriter that made them; raises `NoMatch` if they are no iteration map."""
+    """The sums of the indices, and the rewriter that made them; raises `NoMatch` if they are no iteration map.
+
+    Terms are divided before they are fused, or the other way round with `fused_first`; where that fails, the other way.
+    """
     check_level = IterMapLevel.of(check_level)
     _check_ranges(input_iters)
     condition = ops.as_bool(predicate)
     dtype = _common_dtype([*indices, *input_iters])
     reason = NoMatch("")
-    for digits_first in (True, False):
+    for digits_first in (not fused_first, fused_first):
         rewriter = IterMapRewriter(
             input_iters,
             dtype,
@@ -71,6 +89,7 @@ def detect(
             whole_digits=whole_digits,
             keep_trivial=not simplify_trivial_iterators,
             digits_first=digits_first,
+            may_overlap=may_overlap and check_level == IterMapLevel.Surjective,
         )
         try:
             with deep_recursion:
@@ -108,8 +127,14 @@ def iter_map_simplify(
     predicate: Any = True,
     check_level: IterMapLevel | str = IterMapLevel.Surjective,
     simplify_trivial_iterators: bool = True,
+    *,
+    fused_first: bool = True,
 ) -> Array[PrimExpr]:
-    """The indices simplified as an iteration map; unchanged when they are none."""
+    """The indices simplified as an iteration map; unchanged when they are none.
+
+    With `fused_first` a sum that is divided stays whole where it can: `(i * 8 + j) // 4` with j in [0, 8) keeps its
+    dividend. Else each term is divided: it is `i * 2 + j // 4`.
+    """
     exprs = Array(e.as_expr(index) for index in indices)
     conditions = [predicate]
     if IterMapLevel.of(check_level) != IterMapLevel.Bijective:
@@ -117,13 +142,41 @@ def iter_map_simplify(
         conditions.append(True)
     for condition in conditions:
         try:
-            _, sums = detect(exprs, input_iters, condition, check_level, simplify_trivial_iterators)
+            _, sums = detect(exprs, input_iters, condition, check_level, simplify_trivial_iterators, fused_first=fused_first)
         except NoMatch:
             continue
         return Array(
-            ops.cast(index.dtype, normalize_iter_map_to_expr(total)) for index, total in zip(exprs, sums, strict=True)
+            _of_dtype(normalize_iter_map_to_expr(total), index.dtype, input_iters)
+            for index, total in zip(exprs, sums, strict=True)
         )
     return exprs
+
+
+def _of_dtype(expr: PrimExpr, dtype: DataType, input_iters: Mapping[Var, Range]) -> PrimExpr:
+    """The expression in a dtype: computed in it where no dividend leaves its range, and cast to it elsewhere."""
+    if expr.dtype is dtype:
+        return expr
+    analyzer = Analyzer()
+    for var, domain in input_iters.items():
+        analyzer.bind(var, domain)
+    found = _computed_in(expr, dtype, analyzer)
+    return ops.cast(dtype, expr) if found is None else found
+
+
+def _computed_in(expr: PrimExpr, dtype: DataType, analyzer: Analyzer) -> PrimExpr | None:
+    """The expression with all of its parts in a narrower dtype; None where that may change its value."""
+    if isinstance(expr, e.Cast) and expr.value.dtype is dtype:
+        return expr.value
+    if isinstance(expr, e.IntImm):
+        return e.IntImm(dtype, expr.value) if -(1 << dtype.bits - 1) <= expr.value < 1 << dtype.bits - 1 else None
+    if not isinstance(expr, (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod)):
+        return None
+    if isinstance(expr, (e.FloorDiv, e.FloorMod)):
+        bound = analyzer.const_int_bound(expr.a)
+        if bound.min_value < -(1 << dtype.bits - 1) or bound.max_value >= 1 << dtype.bits - 1:
+            return None
+    a, b = (_computed_in(part, dtype, analyzer) for part in (expr.a, expr.b))
+    return None if a is None or b is None else type(expr)(a, b)
 
 
 def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterSumExpr:
@@ -143,9 +196,18 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
                 found = IterSumExpr((), sizes.of(part))
             total = rewriter.add(total, found, sizes.of(factor))
     args = sorted(
-        rewriter.join(total).args, key=lambda arg: (isinstance(arg.scale, e.IntImm), -_constant_factor(arg.scale))
+        (_unpadded(rewriter, arg) for arg in rewriter.join(total).args),
+        key=lambda arg: (isinstance(arg.scale, e.IntImm), -_constant_factor(arg.scale)),
     )
     return IterSumExpr(args, total.base)
+
+
+def _unpadded(rewriter: IterMapRewriter, split: IterSplitExpr) -> IterSplitExpr:
+    """The digits of a mark that was only made longer, to a multiple of a divisor, as digits of the mark itself."""
+    padding = rewriter.padded.get(id(split.source))
+    if padding is None or not is_number(padding.left, 0) or not is_number(padding.origin.lower_factor, 1):
+        return split
+    return split.replace(source=padding.origin.source)
 
 
 def _terms(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:

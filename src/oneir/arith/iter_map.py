@@ -14,7 +14,7 @@ from typing import Any
 
 from ..ir import operators as ops
 from ..ir.container import Array
-from ..ir.expr import IntImm, PrimExpr, as_expr
+from ..ir.expr import Add, IntImm, PrimExpr, as_expr
 from ..ir.node import Node, as_array, attr, child
 from ..ir.visitor import Mapper
 from ..runtime.error import InvalidValue
@@ -98,10 +98,10 @@ def is_number(expr: Any, value: int) -> bool:
     return isinstance(expr, IntImm) and expr.value == value
 
 
-def _same_size(a: PrimExpr, b: PrimExpr) -> bool:
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
-        return a.value == b.value
-    return Analyzer().can_prove_equal(a, b)
+def _reaches(end: PrimExpr, extent: PrimExpr) -> bool:
+    if isinstance(end, IntImm) and isinstance(extent, IntImm):
+        return end.value >= extent.value
+    return Analyzer().can_prove_equal(end, extent)
 
 
 class _Normalizer(Mapper):
@@ -111,12 +111,14 @@ class _Normalizer(Mapper):
             part = self.visit(split)
             result = part if result is None else ops.add(result, part)
         base = self.visit(total.base)
+        if isinstance(result, Add) and isinstance(result.b, IntImm) and isinstance(base, IntImm):
+            result, base = result.a, ops.add(result.b, base)
         return base if result is None else ops.add(result, base)
 
     def visit_IterSplitExpr(self, split: IterSplitExpr) -> PrimExpr:
         value = self.visit(split.source.source)
         end = ops.multiply(split.lower_factor, split.extent)
-        if not _same_size(end, split.source.extent):
+        if not _reaches(end, split.source.extent):
             value = ops.floormod(value, end)
         return ops.multiply(ops.floordiv(value, split.lower_factor), split.scale)
 

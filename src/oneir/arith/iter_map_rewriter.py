@@ -23,7 +23,7 @@ from .iter_map import (
     is_number,
     normalize_iter_map_to_expr,
 )
-from .sizes import NoMatch, Sizes
+from .sizes import NoMatch, Sizes, assume_positive
 
 _PASSES = 8
 """How often padding may grow before it is taken to grow without end."""
@@ -53,7 +53,8 @@ class IterMapRewriter:
     """Holds the marks of one map. With `digits_first`, divisions are distributed over terms before terms are fused.
 
     With `whole_digits`, a remainder takes all values below its divisor, by padding, also of what stays below it anyway:
-    that is what a layout of blocks means, the last of which may be the first.
+    that is what a layout of blocks means, the last of which may be the first. With `may_overlap`, `i * 7 + j` with j in
+    [0, 8) is a mark, too: it takes all values up to the largest one, some of them more than once.
     """
 
     def __init__(
@@ -65,9 +66,11 @@ class IterMapRewriter:
         whole_digits: bool = False,
         keep_trivial: bool = False,
         digits_first: bool = True,
+        may_overlap: bool = False,
     ):
         self.sizes = Sizes(dtype)
         self.may_pad, self.whole_digits, self.digits_first = may_pad, whole_digits, digits_first
+        self.may_overlap = may_overlap
         self.constraints: list[Constraint] = []
         self.padded: dict[int, Padding] = {}
         self.inputs: list[IterMark] = []
@@ -81,7 +84,7 @@ class IterMapRewriter:
     def _input(self, var: Var, domain: Range, keep_trivial: bool) -> IterSumExpr:
         sizes = self.sizes
         low, extent = sizes.simplified(sizes.of(domain.min)), sizes.simplified(sizes.of(domain.extent))
-        sizes.assume_positive(extent)
+        assume_positive(extent, sizes.analyzer)
         if is_number(extent, 1) and not keep_trivial:
             return self.sum((), low)
         mark = IterMark(ops.subtract(sizes.of(var), low), extent)
@@ -336,19 +339,35 @@ class IterMapRewriter:
     # -- fusing --
 
     def fuse(self, total: IterSumExpr) -> IterSumExpr | None:
-        """The sum as one split, or none, and a base; None when its terms are no neighbouring digits."""
+        """The sum as one split, or none, and a base; None when its terms leave gaps, or overlap and may not."""
         total = self._constrained(self.join(total))
         if len(total.args) < 2:
             return total
         chain = self._chain(total.args)
         if chain is None:
-            return None
+            return self._overlapping(total) if self.may_overlap else None
         sizes = self.sizes
         unit, extent = chain[-1].scale, sizes.one
         for arg in chain:
             extent = sizes.times(extent, arg.extent)
         mark = self.mark_of([a.replace(scale=sizes.quotient(a.scale, unit)) for a in chain], sizes.zero, extent)
         return IterSumExpr((self.whole(mark).replace(scale=unit),), total.base)
+
+    def _overlapping(self, total: IterSumExpr) -> IterSumExpr | None:
+        """The sum as one split and a base, if each term, the least scale first, steps no further than those before it
+        reach.
+        """
+        sizes = self.sizes
+        args = [arg for arg in total.args if isinstance(arg.scale, e.IntImm) and arg.scale.value > 0]
+        if len(args) < len(total.args):
+            return None
+        args.sort(key=lambda arg: -arg.scale.value)
+        reach = sizes.one
+        for arg in args[::-1]:
+            if not sizes.at_most(arg.scale, reach):
+                return None
+            reach = sizes.plus(reach, sizes.times(arg.scale, sizes.minus(arg.extent, sizes.one)))
+        return IterSumExpr((self.whole(self.mark_of(args, sizes.zero, reach)),), total.base)
 
     def join(self, total: IterSumExpr) -> IterSumExpr:
         """The sum with neighbouring digits of one mark joined: i // 4 * 4 + i % 4 is i."""
@@ -401,7 +420,8 @@ class IterMapRewriter:
         starts = list(args)
         if scales:
             constant = [arg for arg in args if isinstance(arg.scale, e.IntImm)]
-            starts = [constant[scales.index(min(scales))]]
+            # Of equal ones the last, here and below, since the chain is turned round: they stay in their order.
+            starts = [constant[len(scales) - 1 - scales[::-1].index(min(scales))]]
         for start in starts:
             chain, left = [start], [arg for arg in args if arg is not start]
             while left:
@@ -409,7 +429,7 @@ class IterMapRewriter:
                 fitting = [arg for arg in left if sizes.equal(arg.scale, wanted)]
                 if not fitting:
                     break
-                chosen = min(fitting, key=lambda arg: not is_number(arg.extent, 1))
+                chosen = min(fitting[::-1], key=lambda arg: not is_number(arg.extent, 1))
                 chain.append(chosen)
                 left = [arg for arg in left if arg is not chosen]
             if all(is_number(arg.extent, 1) for arg in left):
@@ -469,7 +489,7 @@ class IterMapRewriter:
             raise NoMatch(f"the sign of {unit} in the predicate {condition} is not known")
         extent = sizes.plus(sizes.minus(high, low), sizes.one)
         if not isinstance(extent, e.IntImm):
-            sizes.assume_positive(extent)
+            assume_positive(extent, sizes.analyzer)
         elif extent.value <= 0:
             raise NoMatch(f"the predicate {condition} holds nowhere")
         mark = self.mark_of(terms, sizes.minus(sizes.zero, low), extent)

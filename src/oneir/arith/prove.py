@@ -159,9 +159,33 @@ class Prover:
         if isinstance(index, e.Var):
             limits = self.ranges.get(index)
             return [] if limits is None else [limits[1 if term.scale > 0 else 0].times(term.scale)]
+        if type(index) in (e.FloorDiv, e.FloorMod) and term.scale > 0 and self.analyzer.bounds(index.b)[0] > 0:
+            limit = canonical.sum_of(index.b) if type(index) is e.FloorMod else self._most_parts(index.a, index.b)
+            if limit is None:
+                return []
+            bound = limit.times(term.scale)
+            bound.base -= term.scale
+            return [bound]
         if type(index) is (e.Min if term.scale > 0 else e.Max):
             return [canonical.sum_of(x).times(term.scale) for x in (index.a, index.b)]
         return []
+
+    def _most_parts(self, value: Any, size: Any) -> Sum | None:
+        """k, where a variable is known to be less than `k * size`."""
+        limits = self.ranges.get(value) if isinstance(value, e.Var) else None
+        if limits is None or limits[1].base != -1 or len(limits[1].terms) != 1:
+            return None
+        canonical = self.analyzer.canonical
+        (term,) = limits[1].terms.values()
+        if term.lower != 1 or term.upper is not None:
+            return None
+        if canonical.key(term.index) == canonical.key(size):
+            return Sum(term.scale)
+        if type(term.index) is e.Mul:
+            for factor, other in ((term.index.a, term.index.b), (term.index.b, term.index.a)):
+                if canonical.key(factor) == canonical.key(size):
+                    return canonical.sum_of(other).times(term.scale)
+        return None
 
 
 def _common_factor(total: Sum, fact: Sum) -> int:

@@ -285,6 +285,8 @@ max(y, x * c1) // c2 => max(y // c2, x * (c1 // c2)) where c2 > 0 and c1 % c2 ==
 (z - x * y) // y -> z // y - x where nonzero(y)
 x // y -> 0 where lo(x) >= 0 and less(x, y)
 x // -1 -> 0 - x
+x // (0 - y) -> (0 - x) // y
+x // (y * c1) -> (0 - x) // (y * (0 - c1)) where c1 < 0
 
 # floormod
 (x * c1) % c2 -> 0 where c2 > 0 and c1 % c2 == 0

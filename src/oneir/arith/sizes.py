@@ -16,6 +16,15 @@ class NoMatch(Exception):
     """An expression does not have the required form; the message says why."""
 
 
+def assume_positive(size: PrimExpr, analyzer: Analyzer) -> None:
+    """Has an analyzer assume, for as long as it lives, that a size, and each factor of it, is at least one."""
+    if isinstance(size, e.Mul):
+        assume_positive(size.a, analyzer)
+        assume_positive(size.b, analyzer)
+    if not isinstance(size, IntImm):
+        analyzer.constraint_scope(ops.greater(size, 0)).__enter__()
+
+
 class Sizes:
     """Sizes of one dtype. Symbolic ones are compared by `analyzer`."""
 
@@ -24,15 +33,6 @@ class Sizes:
         self.analyzer = Analyzer()
         self.constants: dict[int, PrimExpr] = {}
         self.zero, self.one = self.of(0), self.of(1)
-
-    def assume_positive(self, size: PrimExpr) -> None:
-        """Assumes that a size, and each factor of it, is at least one."""
-        if isinstance(size, e.Mul):
-            self.assume_positive(size.a)
-            self.assume_positive(size.b)
-        if not isinstance(size, IntImm):
-            # Entered for as long as the analyzer lives.
-            self.analyzer.constraint_scope(ops.greater(size, 0)).__enter__()
 
     def of(self, value: Any) -> PrimExpr:
         """A number, or an expression of another integer dtype, as a size."""

@@ -86,6 +86,8 @@ class _Divider:
         whole = self.mark(mark)
         if whole.inner is None or whole.outer is None:
             return _Division(split, None) if whole.inner is None else _Division(None, split)
+        if is_number(split.lower_factor, 1) and sizes.equal(split.extent, mark.extent):
+            return whole
         lower, width = split.lower_factor, whole.inner.extent
         upper = sizes.times(lower, split.extent)
         if sizes.divides(upper, width):

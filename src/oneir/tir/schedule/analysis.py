@@ -54,7 +54,7 @@ def suggest_index_map(
     """
     domains = {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in loops}
     depth = {loop.loop_var: i for i, loop in enumerate(loops)}
-    found = detect_iter_map([_flat(buffer, indices)], domains, predicate, IterMapLevel.Surjective)
+    found = detect_iter_map([_flat(buffer, indices)], domains, predicate, IterMapLevel.Surjective, may_overlap=False)
     if not found.indices:
         return None
     splits = _digits(found.indices[0])

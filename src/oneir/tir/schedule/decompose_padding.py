@@ -121,7 +121,7 @@ def _match(state: ScheduleState, realize: BlockRealize, domains: dict[Var, Range
     predicate = analyzer.simplify(ops.logical_and(substitute(condition, bindings), realize.predicate))
     if is_number(predicate, 1):
         raise mismatch("The in-bound predicate is trivial")
-    found = detect_iter_map(realize.iter_values, domains, predicate, IterMapLevel.Surjective)
+    found = detect_iter_map(realize.iter_values, domains, predicate, IterMapLevel.Surjective, may_overlap=False)
     if not found.indices or not is_number(found.padding_predicate, 0):
         raise mismatch("Block iters are not independent wrt padding condition")
     ranges: list[Range] = []

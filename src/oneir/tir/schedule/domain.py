@@ -63,10 +63,10 @@ def is_affine(realize: BlockRealize, domains: dict[Var, Range]) -> bool:
     if not domains or is_trivial(realize, domains):
         return True
     values = [uncast(value) for value in realize.iter_values]
-    result = detect_iter_map(values, domains, realize.predicate, IterMapLevel.Surjective)
+    result = detect_iter_map(values, domains, realize.predicate, IterMapLevel.Surjective, may_overlap=False)
     if not result.indices:
         # A condition on other sums of loops than the values leaves them independent.
-        result = detect_iter_map(values, domains, IntImm("bool", 1), IterMapLevel.Surjective)
+        result = detect_iter_map(values, domains, IntImm("bool", 1), IterMapLevel.Surjective, may_overlap=False)
         if not result.indices:
             return False
     return all(not total.args or is_number(total.args[0].scale, 1) for total in result.indices)

@@ -69,7 +69,8 @@ class _Flatten(Mapper):
         """Offsets in which the quotients and remainders of a fused loop by symbolic extents meet again."""
         if not all(i.dtype.is_scalar for i in offsets) or not any(map(divides_symbolically, offsets)):
             return offsets
-        return iter_map_simplify(offsets, self.ranges, functools.reduce(ops.logical_and, self.conditions, const(True)))
+        condition = functools.reduce(ops.logical_and, self.conditions, const(True))
+        return iter_map_simplify(offsets, self.ranges, condition, fused_first=False)
 
     def visit_For(self, node: For) -> Stmt:
         self.ranges[node.loop_var] = Range.from_min_extent(node.min, node.extent)
