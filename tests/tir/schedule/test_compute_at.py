@@ -306,3 +306,27 @@ def test_compute_at_keeps_the_condition_of_a_block():
         sch.compute_at(partial, sch.get_loops("B")[0])
 
     check_schedule(row_sums, expected, transform)
+
+
+def test_fused_symbolic_loops_need_no_condition():
+    @T.prim_func
+    def rows(a: T.handle, c: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n, m, T.int64(8)), "float32")
+        C = T.match_buffer(c, (n, m, T.int64(8)), "float32")
+        B = T.alloc_buffer((n, m), "float32")
+        for i, j, k in T.grid(n, m, T.int64(8)):
+            with T.block("B"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                with T.init():
+                    B[vi, vj] = T.float32(0)
+                B[vi, vj] = B[vi, vj] + A[vi, vj, vk]
+        for i, j, k in T.grid(n, m, T.int64(8)):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSS", [i, j, k])
+                C[vi, vj, vk] = A[vi, vj, vk] - B[vi, vj]
+
+    sch = Schedule(rows)
+    sch.compute_at("B", sch.fuse(*sch.get_loops("C")[:2]))
+    # i < n and j < m hold for i = fused // m and j = fused % m, since the loop over n * m has iterations only where m > 0.
+    assert "T.where" not in sch.mod.script()

@@ -158,6 +158,22 @@ def test_rfactor_of_a_symbolic_sum():
     check_schedule(total, expected, transform)
 
 
+def test_regions_of_partial_sums_have_the_dtype_of_their_indices():
+    @T.prim_func
+    def sums(A: T.Buffer((T.int64(4), T.int64(32)), "float32"), B: T.Buffer((T.int64(4),), "float32")):
+        for i, k in T.grid(T.int64(4), T.int64(32)):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] + A[vi, vk]
+
+    sch = Schedule(sums)
+    _, inner = sch.split(sch.get_loops("B")[1], [None, 8])
+    block = sch.get(sch.rfactor(inner, 0))
+    assert {r.extent.dtype for region in block.writes for r in region.region} == {"int64"}
+
+
 def test_rfactor_of_several_values_at_once():
     @T.prim_func
     def argmax(

@@ -11,6 +11,7 @@ from ...arith.constraint import conjuncts
 from ...arith.int_set import NOTHING, is_infinite, union
 from ...arith.iter_map import is_number
 from ...arith.region import intersect_region
+from ...arith.sizes import assume_positive
 from ...ir import operators as ops
 from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, const
 from ..block_scope import INLINE, ROOT, StmtSRef
@@ -100,6 +101,7 @@ def _plan(
     position = insertion_point(state, sref, subtrees, producers, consumers, index, to_consumers)
     analyzer = Analyzer()
     for outer in loops_above(loop_sref):
+        assume_positive(outer.stmt.extent, analyzer)  # where the block runs, its loops have iterations
         analyzer.bind(outer.stmt.loop_var, Range.from_min_extent(outer.stmt.min, outer.stmt.extent))
     required = _required(state, block, loop_sref, consumers if to_consumers else producers, to_consumers)
     domains = block_domains(

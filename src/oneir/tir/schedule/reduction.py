@@ -10,7 +10,7 @@ from ...arith.constraint import conjuncts
 from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
-from ...ir.expr import IntImm, PrimExpr, Range, Var
+from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar, IterVarType
@@ -294,7 +294,7 @@ def _first_step(
         renamed[v.var] = substitute(value, from_loops)
     indices = _with(reduction.indices, axis, factored.var)
     added = [substitute(expr, renamed) for expr in reduction.added]
-    point = Range.from_min_extent(factored.var, 1)
+    point = Range.from_min_extent(factored.var, const(1, factored.var.dtype))
 
     def regions(olds: Sequence[BufferRegion]) -> list[BufferRegion]:
         result: list[BufferRegion] = []
