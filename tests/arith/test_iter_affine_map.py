@@ -311,6 +311,10 @@ def test_normalize_to_iter_sum_takes_digits_of_the_iterator_itself() -> None:
     (split,) = arith.normalize_to_iter_sum(k // 5, domains({k: (0, 15)})).args
     assert split.source.source is k and (split.source.extent.value, split.extent.value) == (16, 4)
     assert structural_equal(arith.normalize_iter_map_to_expr(split), k // 5)
+    # Digits of some digits are not those of the iterator: 13 % 12 // 5 is 0, and 13 // 5 % 3 is 2.
+    total = arith.normalize_to_iter_sum(k % 12 // 5, domains({k: (0, 15)}))
+    value = arith.normalize_iter_map_to_expr(total)
+    assert [evaluate(value, {k: n}) for n in range(16)] == [n % 12 // 5 for n in range(16)]
 
 
 def test_constants_of_nested_marks_are_one() -> None:

@@ -142,7 +142,9 @@ def iter_map_simplify(
         conditions.append(True)
     for condition in conditions:
         try:
-            _, sums = detect(exprs, input_iters, condition, check_level, simplify_trivial_iterators, fused_first=fused_first)
+            _, sums = detect(
+                exprs, input_iters, condition, check_level, simplify_trivial_iterators, fused_first=fused_first
+            )
         except NoMatch:
             continue
         return Array(
@@ -205,9 +207,11 @@ def normalize_to_iter_sum(index: Any, input_iters: Mapping[Var, Range]) -> IterS
 def _unpadded(rewriter: IterMapRewriter, split: IterSplitExpr) -> IterSplitExpr:
     """The digits of a mark that was only made longer, to a multiple of a divisor, as digits of the mark itself."""
     padding = rewriter.padded.get(id(split.source))
-    if padding is None or not is_number(padding.left, 0) or not is_number(padding.origin.lower_factor, 1):
+    if padding is None or not is_number(padding.left, 0):
         return split
-    return split.replace(source=padding.origin.source)
+    origin = padding.origin
+    whole = is_number(origin.lower_factor, 1) and rewriter.sizes.equal(origin.extent, origin.source.extent)
+    return split.replace(source=origin.source) if whole else split
 
 
 def _terms(expr: PrimExpr) -> list[tuple[PrimExpr, int]]:

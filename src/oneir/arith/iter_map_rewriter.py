@@ -358,10 +358,10 @@ class IterMapRewriter:
         reach.
         """
         sizes = self.sizes
-        args = [arg for arg in total.args if isinstance(arg.scale, e.IntImm) and arg.scale.value > 0]
-        if len(args) < len(total.args):
+        scales = {id(arg): arg.scale.value for arg in total.args if isinstance(arg.scale, e.IntImm)}
+        if len(scales) < len(total.args) or min(scales.values()) < 1:
             return None
-        args.sort(key=lambda arg: -arg.scale.value)
+        args = sorted(total.args, key=lambda arg: -scales[id(arg)])
         reach = sizes.one
         for arg in args[::-1]:
             if not sizes.at_most(arg.scale, reach):
