@@ -42,10 +42,6 @@ def milliseconds() -> dict[int, dict[str, dict[str, float]]]:
     """Of whole models: the time of each contestant by threads, contestant and model."""
     found: dict[int, dict[str, dict[str, float]]] = {}
     for heading, rows in tables("benchmarks.md"):
-        for row in rows if "Contestant" in rows[0] else ():
-            found.setdefault(int(row["Threads"]), {}).setdefault(row["Contestant"], {})[row["Model"]] = float(
-                row["Median ms"]
-            )
         threads = re.match(r"(\d+) threads?$", heading)
         for row in rows if threads else ():
             for peer, cell in row.items():
