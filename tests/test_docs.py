@@ -173,7 +173,7 @@ def test_comparisons_have_the_ratios_of_the_pages_that_they_name():
     filled = comparisons.filled(page)
     assert "<!--" not in filled and all(f"<!-- figures: {name} -->" in page for name in comparisons.FIGURES)
     measured = comparisons.milliseconds()
-    assert set(measured) == {1, 2} and {"OneIR", "ONNX Runtime", "OpenVINO", "Inductor"} <= set(measured[1])
+    assert set(measured) == {1, 2} and {"OneIR", "ONNX Runtime", "OpenVINO"} <= set(measured[1])
     # By hand, the other way round: OneIR's time in logarithms to the base 2.
     logs = [
         math.log2(measured[2]["OpenVINO"][m] / ms)

@@ -130,6 +130,13 @@ def test_a_reduction_over_two_axes_with_a_condition():
     np.testing.assert_allclose(b[0], sum(a[x, y] for x in range(6) for y in range(5) if x < y), rtol=1e-5)
 
 
+def test_a_reduction_that_says_no_combiner_is_refused():
+    x, k = te.placeholder((4, 8), name="x"), te.reduce_axis((0, 8), name="k")
+    sums = te.compute((4,), lambda i: tir.Reduce(None, [x[i, k]], [k], None, 0), name="sums")
+    with pytest.raises(InvalidValue, match="the reduction of sums says no combiner"):
+        te.create_prim_func([x, sums])
+
+
 def test_a_reducer_of_pairs():
     def combine(x, y):
         return (

@@ -56,13 +56,11 @@ class RPCSession(ABC):
     def download_linked_module(self, path: str) -> bytearray:
         """The module in an uploaded file as a shared library that this machine's linker makes."""
         with tempfile.TemporaryDirectory() as folder:
-            name = os.path.basename(path)
-            sent, linked = (os.path.join(folder, each) for each in (name, f"{os.path.splitext(name)[0]}.so"))
-            with open(sent, "wb") as file:
-                file.write(self.download(path))
+            sent = Path(folder) / os.path.basename(path)
+            linked = sent.with_suffix(".so")
+            sent.write_bytes(self.download(path))
             load_module(sent).export_library(linked)
-            with open(linked, "rb") as file:
-                return bytearray(file.read())
+            return bytearray(linked.read_bytes())
 
     def cpu(self, dev_id: int = 0) -> Device:
         """The other side's processor."""

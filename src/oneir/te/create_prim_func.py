@@ -274,6 +274,8 @@ class _Builder:
     ) -> tuple[Stmt, Stmt]:
         """The initialisation and the update of a reduction."""
         reducer = reduce.combiner
+        if reducer is None:
+            raise InvalidValue(f"the reduction of {op.name} says no combiner: what combines two of its values")
         start = reduce.init or reducer.identity_element
         init = [BufferStore(b, self.loads(v, values), indices) for b, v in zip(buffers, start, strict=True)]
         lhs = [BufferLoad(b, indices) for b in buffers]

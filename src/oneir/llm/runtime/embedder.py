@@ -37,7 +37,8 @@ States = Callable[[Sequence[Sequence[int]]], list[np.ndarray]]
 class EmbeddingRunner:
     """A compiled model that gives vectors, as the engine runs it: it generates nothing, so it keeps no pages."""
 
-    page_size, original_context, renews = 1, None, False
+    page_size, renews = 1, False
+    original_context: int | None = None
 
     def __init__(self, states: States, pooling: Pooling, vocab_size: int, context: int):
         self._states, self._pooling = states, pooling

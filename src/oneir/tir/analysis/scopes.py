@@ -184,7 +184,8 @@ class ScopedVisitor(Visitor):
             self.visit(store.predicate)
 
     def visit_Reduce(self, node: Reduce) -> None:
-        self.visit(node.combiner)
+        if node.combiner is not None:
+            self.visit(node.combiner)
         for axis in node.axis:
             self.visit_IterVar(axis)
         self.scoped([axis.var for axis in node.axis], node, *node.source, node.condition, *node.init)
