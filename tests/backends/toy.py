@@ -48,7 +48,7 @@ _OPERATORS = {
 class Toy(Backend):
     """C, interpreted."""
 
-    kind: ClassVar[str] = "c"
+    kind: ClassVar[str] = "hybrid"
     formats: ClassVar[Mapping[str, str]] = {"c": "C code of the kernels"}
     calls_kernels: ClassVar[bool] = False
 

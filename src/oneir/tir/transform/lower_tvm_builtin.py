@@ -104,7 +104,7 @@ class _Lower(Mapper):
                 self.device = node.value, _CPU[1] if _is_host(node.value) else None if outer is _CPU else outer[1]
             body = self.visit(node.body)
             self.device = outer
-            return body
+            return node.replace(body=body)  # kernels are launched on that device
         if node.attr_key == "compute_scope":
             body = self.scope(node.body)
             return node if body is node.body else node.replace(body=body)

@@ -321,7 +321,7 @@ class _Merger(Mapper):
             assert isinstance(data, Var)
             moved = self._elements(data, call.dtype) + self.visit(offset)
             # The merged memory is one of bytes.
-            return call.replace(args=[self.merged, moved * call.dtype.itemsize, *map(self.visit, rest)])
+            return call.replace(args=[self.merged, moved * call.dtype.itemsize, *[self.visit(x) for x in rest]])
         if name != "tir.tvm_access_ptr" or call.args[1] not in self.offsets:
             return self.generic_visit(call)
         kind, data, offset, extent, mask = call.args
