@@ -34,7 +34,7 @@ from .state import ScheduleState
 
 
 @dataclass
-class _Roll:
+class Roll:
     """The axis along which a buffer is circular, and over how many elements; for each axis the loop that moves the
     tile, and by how many elements neighbouring tiles overlap.
     """
@@ -92,7 +92,7 @@ def _tile(state: ScheduleState, sref: StmtSRef, region: BufferRegion, place: Stm
     return ranges
 
 
-def _match(state: ScheduleState, sref: StmtSRef, buffer: Buffer, tile: Sequence[Range]) -> _Roll:
+def _match(state: ScheduleState, sref: StmtSRef, buffer: Buffer, tile: Sequence[Range]) -> Roll:
     """How a tile moves with the loops around it."""
     loops: list[Var | None] = []
     overlaps: list[int] = []
@@ -107,7 +107,7 @@ def _match(state: ScheduleState, sref: StmtSRef, buffer: Buffer, tile: Sequence[
     for loop in list(loops_above(sref.parent))[::-1]:
         if loop.stmt.loop_var in loops:
             axis = loops.index(loop.stmt.loop_var)
-            return _Roll(axis, tile[axis].extent, loops, overlaps)
+            return Roll(axis, tile[axis].extent, loops, overlaps)
     raise PrimitiveError(
         state.mod,
         f"The target buffer {buffer.name} with region {list(tile)} should have at least one dimension range that "
@@ -131,7 +131,7 @@ def step_of_tile(low: Any) -> tuple[Var, int] | None:
 class _Rolling(BlockEdit):
     """Makes accesses to the buffer circular, and the producer skip elements that the last tile computed."""
 
-    def __init__(self, old: Buffer, new: Buffer, roll: _Roll, producer: Block):
+    def __init__(self, old: Buffer, new: Buffer, roll: Roll, producer: Block):
         super().__init__()
         self.old, self.new, self.roll, self.producer = old, new, roll, producer
 

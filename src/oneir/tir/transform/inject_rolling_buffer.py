@@ -12,7 +12,6 @@ for i in range(4):                                        realize(P[0:6])
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer
@@ -26,7 +25,7 @@ from ...runtime.error import InvalidValue
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
-from ..schedule.rolling_buffer import step_of_tile
+from ..schedule.rolling_buffer import Roll, step_of_tile
 from ..stmt import AttrStmt, BufferRealize, BufferStore, For, IfThenElse, Stmt
 from ..stmt_functor import substitute
 from .pass_base import PrimFuncPass
@@ -58,24 +57,12 @@ class _Marked(Visitor):
         self.generic_visit(node)
 
 
-@dataclass
-class _Roll:
-    """The axis along which a buffer is circular, of `extent` elements; for each axis, the loop that moves a tile along
-    it, and by how many elements neighbouring tiles overlap.
-    """
-
-    axis: int
-    extent: PrimExpr
-    loops: list[Var | None]
-    overlaps: list[int]
-
-
 class _Inject(Mapper):
     def __init__(self, marked: set[Buffer]):
         super().__init__()
         self.marked = marked
         self.loops: list[Var] = []
-        self.rolls: dict[Buffer, _Roll] = {}
+        self.rolls: dict[Buffer, Roll] = {}
         self.attributes: dict[Buffer, list[AttrStmt]] = {}
         self.hoisted: dict[Var, list[BufferRealize]] = {}
         self.analyzer = Analyzer()
@@ -122,7 +109,7 @@ class _Inject(Mapper):
         self.hoisted.setdefault(loop, []).append(node.replace(bounds=Array(bounds)))
         return self.visit(node.body)
 
-    def roll_of(self, node: BufferRealize) -> _Roll:
+    def roll_of(self, node: BufferRealize) -> Roll:
         loops: list[Var | None] = []
         overlaps: list[int] = []
         for bound in node.bounds:
@@ -139,13 +126,13 @@ class _Inject(Mapper):
         for loop in self.loops:
             for axis, (moved, overlap) in enumerate(zip(loops, overlaps, strict=True)):
                 if moved is loop and overlap > 0:
-                    return _Roll(axis, node.bounds[axis].extent, loops, overlaps)
+                    return Roll(axis, node.bounds[axis].extent, loops, overlaps)
         raise InvalidValue(
             f"`{node.buffer.name}` cannot roll: its tiles, {', '.join(map(str, node.bounds))}, overlap along no loop "
             "around them"
         )
 
-    def at(self, roll: _Roll, indices: Array[PrimExpr]) -> Array[PrimExpr]:
+    def at(self, roll: Roll, indices: Array[PrimExpr]) -> Array[PrimExpr]:
         return Array(ops.floormod(index, roll.extent) if i == roll.axis else index for i, index in enumerate(indices))
 
     def visit_BufferLoad(self, node: BufferLoad) -> Any:
