@@ -169,7 +169,7 @@ def model(name: str, options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__)
-    parser.add_argument("--sizes", nargs="+", type=int, default=[4096, 8192], help="of matrices")
+    parser.add_argument("--sizes", nargs="*", type=int, default=[4096, 8192], help="of matrices")
     parser.add_argument("--models", nargs="*", choices=GPU_MODELS, default=list(GPU_MODELS))
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--seq", type=int, default=128, help="tokens of a sequence")
@@ -189,7 +189,7 @@ def main() -> None:
                 with case(f"{'GEMV' if rows == 1 else 'GEMM'} {n} {dtype}"):
                     product(dtype, rows, n, options)
     for dtype in ("float16", "float32"):
-        for name in ROW_OPERATORS:
+        for name in ROW_OPERATORS if options.sizes else ():
             with case(f"{name} {dtype}"):
                 row_operator(name, dtype, options.sizes[0], options)
     for name in options.models:

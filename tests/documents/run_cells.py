@@ -1,7 +1,7 @@
 """Runs the cells of a document in order, in one namespace, as a notebook does: `python run_cells.py 003 results.json`.
 
 With a device as a third argument, the cells for a CUDA device (`NN.cuda.py`) run as well: on an OpenCL, a Vulkan or a WebGPU device
-(`opencl`, `vulkan`, `webgpu`), or on the host as a CUDA device (`cuda`).
+(`opencl`, `vulkan`, `webgpu`), or on a CUDA device (`cuda`), which is the host where there is no GPU.
 
 The folder of a document has its cells (`NN.py`) and `checks.py`: `set_up(names)` gives the namespace what the document
 takes from elsewhere, `before_NN(names)` what it changes before a cell, `REPLACED` texts of a cell that are replaced, and
@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import oneir
 from oneir.compat import install
 from oneir.testing.cuda_host import cuda_on_host
 
@@ -78,6 +79,7 @@ def run_cells(document: str, device: str | None = None) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    on_device = cuda_on_host() if "cuda" in sys.argv[3:] else contextlib.nullcontext()
+    on_host = "cuda" in sys.argv[3:] and not oneir.cuda().exist
+    on_device = cuda_on_host() if on_host else contextlib.nullcontext()
     with on_device:
         Path(sys.argv[2]).write_text(json.dumps(run_cells(sys.argv[1], *sys.argv[3:])))
