@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -155,6 +156,23 @@ def test_options_are_declared():
         assert ctx.config["test.count"] == 3
     assert PassContext.list_configs()["test.count"] == {"type": "int"}
     assert list(PassContext.list_configs()) == sorted(PassContext.list_configs())
+
+
+@dataclass(frozen=True)
+class Limits:
+    depth: int = 3
+    wide: bool = True
+
+
+register_config_option("test.limits", Limits)
+
+
+def test_an_option_with_fields_is_read_as_an_object_with_the_defaults_of_those_that_are_not_given():
+    limits = PassContext(config={"test.limits": {"depth": 5}}).config["test.limits"]
+    assert limits == Limits(5, True)
+    assert PassContext(config={"test.limits": limits}).config["test.limits"] is limits
+    with pytest.raises(TypeMismatch, match=r"the option 'test.limits' has no field 'deep'; it has depth, wide"):
+        PassContext(config={"test.limits": {"deep": 5}})
 
 
 def test_wrong_options_are_refused():

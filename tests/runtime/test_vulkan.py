@@ -142,6 +142,13 @@ def test_devices_tell_what_they_are():
 # -- programs --
 
 
+def test_the_target_of_a_device_says_what_the_device_has():
+    target, ask = Target.from_device("vulkan"), oneir.get_global_func("device_api.vulkan.get_target_property")
+    names = [f"supports_{name}" for name in ("float16", "float64", "int8", "int16", "int64")]
+    assert [target.attrs[name] for name in names] == [ask(oneir.vulkan(), name) for name in names]
+    assert ask(oneir.vulkan(), "supports_dragons") is None
+
+
 def test_a_kernel_runs_on_tensors_of_any_size():
     lib = built(scale)
     for n in (0, 1, 255, 256, 1000):

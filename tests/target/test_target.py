@@ -214,3 +214,9 @@ def test_refusals_of_what_a_target_does_not_say():
         Target("llvm").host = None
     with pytest.raises(TypeError):
         Target("llvm").attrs["mcpu"] = "a"
+
+
+def test_features_of_a_kind_and_unknown_ones():
+    assert Target("test").features.is_test is True
+    assert Target("cuda").features.is_test is None
+    assert not hasattr(Target("test").features, "__fields__")

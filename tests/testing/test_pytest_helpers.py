@@ -257,3 +257,17 @@ def test_modules_are_run_from_files(where):
             found, times = testing.rpc_run(module, "cpu", args, rpc_config=Address)
     np.testing.assert_array_equal(found[1], [1, 2, 3, 4])
     assert times.mean > 0
+
+
+def test_what_only_other_processors_have_is_lacking_and_no_error(pytester):
+    found, _ = outcomes(
+        pytester,
+        """
+        import oneir.testing as t
+
+        @t.requires_x86_avx512
+        @t.requires_aarch64_sve
+        def test_nowhere(): raise AssertionError
+        """,
+    )
+    assert found == {"skipped": 1}

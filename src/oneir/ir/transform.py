@@ -31,6 +31,14 @@ def register_config_option(key: str, kind: type | tuple[type, ...] | None = None
     _config_keys[key] = kind
 
 
+class UnknownOption(NotRegistered, AttributeError):
+    """An option that no pass has declared."""
+
+
+class WrongOption(TypeMismatch, AttributeError):
+    """A value of an option that is not of its type, or a field that the option has not."""
+
+
 class PassInfo:
     """The properties of a pass: its name, the optimization level from which on it runs, the passes that it requires."""
 
@@ -62,20 +70,26 @@ class PassContext:
         self.required_pass = list(required_pass or ())
         self.disabled_pass = list(disabled_pass or ())
         self.instruments = list(instruments or ())
-        self.config = dict(config or {})
+        self.config = {key: self._checked(key, value) for key, value in (config or {}).items()}
         self.trace = trace
-        for key, value in self.config.items():
-            self._check(key, value)
 
     @staticmethod
-    def _check(key: str, value: Any) -> None:
+    def _checked(key: str, value: Any) -> Any:
+        """The value of an option; a mapping given for an option with fields becomes an object of them."""
         if key not in _config_keys:
             near = difflib.get_close_matches(key, list(_config_keys), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise NotRegistered(f"PassContext has no option {key!r}{hint} PassContext.list_configs() names them all")
+            raise UnknownOption(f"PassContext has no option {key!r}{hint} PassContext.list_configs() names them all")
         kind = _config_keys[key]
-        if kind is not None and not isinstance(value, kind) and not isinstance(value, Mapping):
-            raise TypeMismatch(f"PassContext option {key!r} expects {kind}, found {value!r}")
+        if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, Mapping):
+            known = [field.name for field in fields(kind)]
+            for name in value:
+                if name not in known:
+                    raise WrongOption(f"the option {key!r} has no field {name!r}; it has {', '.join(known)}")
+            return kind(**value)
+        if kind is not None and not isinstance(value, kind):
+            raise WrongOption(f"PassContext option {key!r} expects {kind}, found {value!r}")
+        return value
 
     def __enter__(self) -> PassContext:
         stack = self._stack()

@@ -34,6 +34,7 @@ _ALIASES = {
     "c": "cpu",
     "stackvm": "cpu",
     "hybrid": "cpu",
+    "test": "cpu",
     "nvptx": "cuda",
     "gpu": "cuda",
     "cl": "opencl",

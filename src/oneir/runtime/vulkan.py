@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from . import vulkan_api as vk
+from .device import Device
 from .driver import AXES, Driver, KernelRecord, register_driver
 from .error import CompileError, DeviceError, UnsupportedError
 from .llvm import LoadedObject
 from .once import new_lock, once
+from .registry import register_func
 from .resident import resident
 from .spirv import assemble
 from .vulkan_memory import Heap, Piece
@@ -39,6 +41,16 @@ _CAPABILITIES: dict[str, tuple[tuple[str, ...], str]] = {
     "StorageBuffer16BitAccess": (("storageBuffer16BitAccess", "shaderInt16"), "elements of 16 bits"),
 }
 """What programs may need: features of Vulkan, and what they are for."""
+SUPPORTS = {
+    "supports_float16": "shaderFloat16",
+    "supports_float64": "shaderFloat64",
+    "supports_int8": "shaderInt8",
+    "supports_int16": "shaderInt16",
+    "supports_int64": "shaderInt64",
+    "supports_8bit_buffer": "storageBuffer8BitAccess",
+    "supports_16bit_buffer": "storageBuffer16BitAccess",
+}
+"""What targets say of a device, and the features of Vulkan that it stands for."""
 _KINDS = {"p": 0, "f": 1}
 _NATIVE = (
     *("vkBeginCommandBuffer", "vkEndCommandBuffer", "vkQueueSubmit", "vkWaitSemaphores", "vkCmdPipelineBarrier"),
@@ -168,6 +180,8 @@ class Vulkan(Driver):
     def attribute(self, device_id: int, name: str) -> Any:
         found = _devices()[device_id]
         properties, limits = found.properties, found.properties.limits
+        if name in SUPPORTS:
+            return SUPPORTS[name] in found.features
         match name:
             case "warp_size":
                 return 1  # what a thread may exchange with its neighbours without a barrier is its own
@@ -583,4 +597,10 @@ def _described(handle: int) -> _Found | None:
     return _Found(handle, properties.properties, memory, features, family, families[family].timestamp_bits)
 
 
-register_driver(Vulkan())
+register_driver(_VULKAN := Vulkan())
+
+
+@register_func("device_api.vulkan.get_target_property")
+def _target_property(device: Device, name: str) -> Any:
+    """What a device has for a property of targets, for instance `supports_float16`; None for one that is not known."""
+    return _VULKAN.attribute(device.device_id, name)

@@ -225,6 +225,7 @@ FEATURES: dict[str, tuple[Any, int]] = {
     "shaderInt16": (Features, 41),
     "storageBuffer16BitAccess": (Features11, 0),
     "storageBuffer8BitAccess": (Features12, 2),
+    "shaderFloat16": (Features12, 7),
     "shaderInt8": (Features12, 8),
     "hostQueryReset": (Features12, 36),
     "timelineSemaphore": (Features12, 37),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ..runtime import llvm
 from ..runtime.device import Device, device
+from ..runtime.driver import driver_of
 from ..runtime.error import DeviceError
+from ..runtime.vulkan import SUPPORTS
 
 _KINDS = {1: "cpu", 2: "cuda", 4: "opencl", 7: "vulkan", 8: "metal", 10: "rocm"}
 
@@ -28,6 +30,9 @@ def config_of_device(dev: Device | str) -> dict[str, object]:
         "max_threads_per_block": dev.max_threads_per_block,
         "max_shared_memory_per_block": dev.max_shared_memory_per_block,
     }
+    if kind == "vulkan":
+        driver = driver_of(dev.device_type, dev.device_id, str(dev))
+        config.update((name, driver.attribute(dev.device_id, name)) for name in SUPPORTS)
     if kind == "cuda":
         config["arch"] = "sm_" + (dev.compute_version or "").replace(".", "")
     return config

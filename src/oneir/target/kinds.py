@@ -34,6 +34,8 @@ class TargetKind:
     default_keys: tuple[str, ...]
     options: Mapping[str, OptionType]
     defaults: Mapping[str, Any]
+    features: frozenset[str] = frozenset()
+    """What `Target.features` says of every target of the kind, beside what it says of its processor."""
 
     @staticmethod
     def options_from_name(kind_name: str) -> Mapping[str, OptionType]:
@@ -172,6 +174,7 @@ _DEFINITIONS = (
     ),
     _define("ext_dev", _EXT_DEV, "ext_dev"),
     _define("hybrid", _CPU, "hybrid cpu"),
+    TargetKind("test", _CPU, (), COMMON, {}, frozenset({"is_test"})),
     _define("composite", _CPU, "", targets="devices"),
 )
 KINDS: dict[str, TargetKind] = {each.name: each for each in _DEFINITIONS}

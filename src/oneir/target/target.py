@@ -49,7 +49,8 @@ class TargetFeatures:
     """The features of a target's processor, by LLVM's names: `target.features.has_avx2`, `.has_dotprod`.
 
     An attribute `has_x` is True or False for the LLVM feature `x` (with `_` for `-`) of an `llvm` target, and `has_dsp`
-    and `has_mve` for any Arm microcontroller. Of other kinds LLVM is not asked: there it is None.
+    and `has_mve` for any Arm microcontroller. Of other kinds LLVM is not asked: there it is None. What a kind says of
+    its targets is True, and any other name is None.
     """
 
     __slots__ = ("target",)
@@ -61,8 +62,12 @@ class TargetFeatures:
         self.target = target
 
     def __getattr__(self, name: str) -> bool | None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name in self.target.kind.features:
+            return True
         if not name.startswith("has_"):
-            raise AttributeError(f"Features are named has_x, for instance has_avx2; found {name}.")
+            return None
         feature = name.removeprefix("has_")
         if is_microcontroller(self.target) and feature in MICROCONTROLLER_FEATURES:
             return has_microcontroller_feature(self.target, feature)

@@ -7,12 +7,10 @@ def my_pass(func, mod, ctx):
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...ir.module import IRModule
 from ...ir.transform import Pass, PassContext, pass_decorator
-from ...runtime.error import NotRegistered
 from ..function import PrimFunc
 
 if TYPE_CHECKING:
@@ -45,13 +43,6 @@ prim_func_pass = pass_decorator(PrimFuncPass, "transform_function")
 
 
 def config_option(ctx: PassContext, key: str, config_class: type[Config]) -> Config:
-    """The options of a pass: the context's `config[key]`, an object or a mapping to its fields; else the defaults."""
+    """The options of a pass: the context's `config[key]`, else the defaults."""
     value = ctx.config.get(key)
-    if isinstance(value, config_class):
-        return value
-    values = dict(value or {})
-    known = [field.name for field in fields(config_class)]
-    for name in values:
-        if name not in known:
-            raise NotRegistered(f"the option {key!r} has no field {name!r}; it has {', '.join(known)}")
-    return config_class(**values)
+    return config_class() if value is None else value
