@@ -131,7 +131,12 @@ class Cuda(SourceBackend):
     formats: ClassVar[Mapping[str, str]] = {"cuda": "CUDA C++ of the kernels", **HOST_FORMAT}
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
-        products = [gpu.MatmulWarpgroup(), gpu.MatmulTensorization(), gpu.MatmulInt8Tensorization()]
+        products = [
+            gpu.MatmulWarpgroup(),
+            gpu.MatmulTensorization(),
+            gpu.MatmulInt8Tensorization(),
+            gpu.MatmulInParts(),
+        ]
         return [*products, *super().schedule_rules(target)]
 
 

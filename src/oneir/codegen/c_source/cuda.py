@@ -36,6 +36,23 @@ template <class T, int N>
 struct alignas(sizeof(T) * N) oneir_vector {
   T lane[N];
 };
+template <class V, class T>
+__device__ inline V oneir_load(const T* place) {
+  if ((uint64_t)place % sizeof(V) == 0) return *(const V*)place;
+  V value;
+  #pragma unroll
+  for (int i = 0; i < (int)(sizeof(V) / sizeof(T)); ++i) value.lane[i] = place[i];
+  return value;
+}
+template <class V, class T>
+__device__ inline void oneir_store(T* place, V value) {
+  if ((uint64_t)place % sizeof(V) == 0) {
+    *(V*)place = value;
+  } else {
+    #pragma unroll
+    for (int i = 0; i < (int)(sizeof(V) / sizeof(T)); ++i) place[i] = value.lane[i];
+  }
+}
 template <class T, class F>
 __device__ inline T oneir_reinterpret(F value) {
   static_assert(sizeof(T) == sizeof(F), "two types of one size");
@@ -97,6 +114,7 @@ class CudaC(Dialect):
         "float32": "float",
         "float64": "double",
     }
+    asks_where_tensors_begin: ClassVar[bool] = True
     memory_alignment: ClassVar[int] = _VECTOR_BYTES
     dynamic_alignment: ClassVar[int] = 1024
     """Of dynamic shared memory: the bytes after which the permutation repeats in which copies of tiles lie there."""
@@ -159,7 +177,10 @@ class CudaC(Dialect):
         if vector is None:
             return None
         lane = "oneir_f16_of_bits({{}}.lane[{}])" if dtype.element == "float16" else "{{}}.lane[{}]"
-        return vector, f"*({vector}*)({pointer} + {index})", [lane.format(i) for i in range(dtype.lanes)]
+        begins = f"*({vector}*)({pointer} + {index})"
+        if scope in ("", "global"):
+            begins = f"oneir_load<{vector}>({pointer} + {index})"
+        return vector, begins, [lane.format(i) for i in range(dtype.lanes)]
 
     def store_vector(
         self, dtype: DataType, pointer: str, index: str, lanes: list[str], alignment: int, scope: str
@@ -169,7 +190,10 @@ class CudaC(Dialect):
             return None
         if dtype.element == "float16":
             lanes = [f"oneir_bits_of_f16({lane})" for lane in lanes]
-        return f"*({vector}*)({pointer} + {index}) = {vector}{{{{{joined(lanes)}}}}};"
+        value = f"{vector}{{{{{joined(lanes)}}}}}"
+        if scope in ("", "global"):
+            return f"oneir_store<{vector}>({pointer} + {index}, {value});"
+        return f"*({vector}*)({pointer} + {index}) = {value};"
 
     def reinterpret(self, value: str, source: DataType, target: DataType) -> str:
         return value if source is target else f"oneir_reinterpret<{self.type_name(target)}>({value})"

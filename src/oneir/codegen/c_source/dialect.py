@@ -82,6 +82,8 @@ class Dialect(ABC):
     """The qualifier of a pointer to memory, by the memory's scope."""
     types: ClassVar[dict[str, str]]
     """The names of types in registers, by dtype."""
+    asks_where_tensors_begin: ClassVar[bool] = False
+    """Whether vector accesses of tensors look at the address, and go element by element where it is not aligned."""
     memory_alignment: ClassVar[int]
     """Bytes to which memory that a kernel declares is aligned; 1 where it is the alignment of an element."""
     infinity: ClassVar[str]

@@ -373,10 +373,12 @@ class KernelEmitter:
         return f"(({self.dialect.spaces[scope]}{self.dialect.pointee_type(dtype.element)}*){name})"
 
     def alignment(self, data: e.Var, index: e.PrimExpr, dtype: DataType) -> int:
-        """The bytes that are known to divide the address of an element."""
+        """The bytes that are known to divide the address of an element; in a tensor, which users may have begin at any
+        element, those that divide its distance from the begin.
+        """
         size = self.dialect.memory_dtype(dtype.element).bits // 8
         _, scope = self.pointers[data]
-        if scope in ("", "global"):  # tensors of users begin at any element
+        if scope in ("", "global") and not self.dialect.asks_where_tensors_begin:
             return size
         known = self.analyzer.modular_set(index)
         return math.gcd(max(size, self.dialect.memory_alignment), known.coeff * size, known.base * size)

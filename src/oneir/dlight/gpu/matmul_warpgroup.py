@@ -3,8 +3,8 @@
     first warpgroup, one thread:                        other warpgroups, 64 rows of the tile of the result each:
     for each tile of the block of threads:              for each tile of the block of threads:
         for each 64 products of the sum:                    for each 64 products of the sum:
-            wait until the stage is empty                       wait until the stage is full
-            announce the bytes, copy A's and B's tiles          multiply them (wgmma), wait, call the stage empty
+            wait until the stage is empty                       wait until the stage is full, multiply it (wgmma)
+            announce the bytes, copy A's and B's tiles          wait for the products before, call their stage empty
                                                             store the sums, with all that is computed from them
 
 As many blocks of threads as the GPU has processors take tiles in turn, so copies for a tile begin while results of the
@@ -218,9 +218,12 @@ class _Tile:
 
 @dataclass
 class _Step:
-    """A step along the sum: its number, its stage, and the parity of the phases of the stage's barriers."""
+    """A step along the sum: its number, how many there were before it in all tiles, its stage, and the parity of the
+    phases of the stage's barriers.
+    """
 
     number: PrimExpr
+    count: PrimExpr
     stage: PrimExpr
     parity: PrimExpr
 
@@ -245,7 +248,9 @@ class _Kernel:
         """Of each stage one that says that it is full, then of each one that says that it is empty."""
         self.memory = decl_buffer([_STAGES * sum(self.sizes)], "uint8", "stages", scope="shared.dyn")
         self.sums = decl_buffer([self.columns // 2], dtypes[1], "sums", scope="local")
-        self.buffers = [self.barriers, self.memory, self.sums]
+        self.place_of_tile = decl_buffer([3], "int32", "tile", scope="local")
+        """Its number along the batch, the rows, and the columns: divided out once for a tile, not for each element."""
+        self.buffers = [self.barriers, self.memory, self.sums, self.place_of_tile]
         self.block, self.thread = Var("block", "int32"), Var("thread", "int32")
         self.tiles_m, self.tiles_n = _tiles(m, self.rows), _tiles(n, self.columns)
         self.steps = _tiles(k, factors[0].depth)
@@ -278,22 +283,28 @@ class _Kernel:
 
     def each_tile(self, body: Callable[[_Tile], Stmt]) -> Stmt:
         """A loop over the tiles of a block of threads, band after band."""
-        turn, number, rest, first, height = (Var(name, "int32") for name in ("turn", "tile", "rest", "first", "height"))
+        turn, number, rest, first, height = (Var(name, "int32") for name in ("turn", "number", "rest", "first", "height"))
         tiles, band = self.tiles_m * self.tiles_n, self.tiles_n * _BAND
         within = ops.floormod(rest, band)
-        row = (first + ops.floormod(within, height)) * self.rows
-        column = ops.floordiv(within, height) * self.columns
-        stmt = body(_Tile(ops.floordiv(number, tiles), row, column, turn * self.steps))
-        stmt = LetStmt(height, ops.minimum(self.tiles_m - first, _BAND), stmt)
-        stmt = LetStmt(first, ops.floordiv(rest, band) * _BAND, stmt)
-        stmt = LetStmt(rest, ops.floormod(number, tiles), stmt)
-        stmt = LetStmt(number, self.block + turn * self.grid, stmt)
+        numbers = [
+            ops.floordiv(number, tiles),
+            first + ops.floormod(within, height),
+            ops.floordiv(within, height),
+        ]
+        found: Stmt = SeqStmt([BufferStore(self.place_of_tile, value, [place]) for place, value in enumerate(numbers)])
+        found = LetStmt(height, ops.minimum(self.tiles_m - first, _BAND), found)
+        found = LetStmt(first, ops.floordiv(rest, band) * _BAND, found)
+        found = LetStmt(rest, ops.floormod(number, tiles), found)
+        found = LetStmt(number, self.block + turn * self.grid, found)
+        batch, row, column = (BufferLoad(self.place_of_tile, [place]) for place in range(3))
+        tile = _Tile(batch, row * self.rows, column * self.columns, turn * self.steps)
+        stmt = SeqStmt([found, body(tile)])
         return For(turn, const(0), _tiles(self.tiles - self.block, self.grid), ForKind.SERIAL, stmt)
 
     def each_step(self, tile: _Tile, body: Callable[[_Step], Stmt]) -> Stmt:
         """A loop along the sum."""
         number, count, stage, parity = (Var(name, "int32") for name in ("step", "count", "stage", "parity"))
-        stmt = body(_Step(number, stage, parity))
+        stmt = body(_Step(number, count, stage, parity))
         stmt = LetStmt(parity, ops.floormod(ops.floordiv(count, _STAGES), 2), stmt)
         stmt = LetStmt(stage, ops.floormod(count, _STAGES), stmt)
         return For(number, const(0), self.steps, ForKind.SERIAL, LetStmt(count, tile.before + number, stmt))
@@ -338,12 +349,16 @@ class _Kernel:
         """What the other warpgroups do."""
 
         def computed(tile: _Tile) -> Stmt:
-            return SeqStmt([self.each_step(tile, self.multiplied), self.stored(tile)])
+            last = tile.before + (self.steps - 1)
+            done = SeqStmt([_calls(self.wait_for_products(0)), self.emptied(last)])
+            known = as_int(self.steps)
+            end = done if known is not None and known > 0 else IfThenElse(self.steps > 0, done)
+            return SeqStmt([self.each_step(tile, self.multiplied), end, self.stored(tile)])
 
         return self.with_registers(True, _CONSUMER_REGISTERS, self.each_tile(computed))
 
     def multiplied(self, step: _Step) -> Stmt:
-        """Adds the products of a stage, and leaves it empty."""
+        """Begins to add the products of a stage. Those of the step before are done then: its stage is empty."""
         barriers, memory, sums = self.barriers.data, self.memory.data, self.sums.data
         a, b = self.factors
         of_a = self.place(step, 0) + (self.thread // _WARPGROUP - 1) * (_ROWS * _ROW_BYTES)
@@ -355,25 +370,39 @@ class _Kernel:
             left, right = of_a + part * a.part, of_b + part * b.part
             added = const(True) if part else step.number > 0
             calls.append(ptx_wgmma(*kind, sums, 0, memory, left, from_a, memory, right, from_b, added))
-        calls += [ptx_wgmma_commit_group(), ptx_wgmma_wait_group(0, sums, 0, self.columns // 2)]
-        emptied = ptx_mbarrier_arrive(barriers, step.stage + _STAGES)
-        return SeqStmt([_calls(*calls), IfThenElse((self.thread % _WARP).equal(0), _calls(emptied))])
+        calls += [ptx_wgmma_commit_group(), self.wait_for_products(1)]
+        return SeqStmt([_calls(*calls), IfThenElse(step.number > 0, self.emptied(step.count - 1))])
+
+    def wait_for_products(self, steps: int) -> PrimExpr:
+        """Waits until products of at most so many steps are not done."""
+        return ptx_wgmma_wait_group(steps, self.sums.data, 0, self.columns // 2)
+
+    def emptied(self, count: PrimExpr) -> Stmt:
+        """One thread of each warp calls the stage of a step empty."""
+        stage = ops.floormod(count, _STAGES) + _STAGES
+        return IfThenElse((self.thread % _WARP).equal(0), _calls(ptx_mbarrier_arrive(self.barriers.data, stage)))
 
     def stored(self, tile: _Tile) -> Stmt:
         """Stores what a thread holds; a warp has 16 rows, as it has those of `mma`."""
         from ...tir.tensor_intrin.cuda import ldmatrix_32x8_to_shared_16x16_layout
 
-        half, part, side = (Var(name, "int32") for name in ("half", "part", "side"))
+        batch, m, n, _ = self.extents
+        half, part, side = Var("half", "int32"), Var("part", "int32"), Var("side", n.dtype)
         group, warp = self.thread // _WARPGROUP - 1, self.thread % _WARPGROUP // _WARP
         row, _ = ldmatrix_32x8_to_shared_16x16_layout(self.thread % _WARP, half * 2)
-        _, column = ldmatrix_32x8_to_shared_16x16_layout(self.thread % _WARP, part * 4 + side)
-        batch, m, n, _ = self.extents
+        _, column = ldmatrix_32x8_to_shared_16x16_layout(self.thread % _WARP, part * 4)
         i = ops.cast(m.dtype, tile.row + group * _ROWS + warp * 16 + row)
-        j = ops.cast(n.dtype, tile.column + column)
-        value = Loaded(self.result.reads[0].buffer, BufferLoad(self.sums, [part * 4 + half * 2 + side]))
+        first = ops.cast(n.dtype, tile.column + column)
+        j = first + side
+        held = ops.cast(n.dtype, part * 4 + half * 2) + side
+        value = Loaded(self.result.reads[0].buffer, BufferLoad(self.sums, [held]))
         stmt = at_values(self.result, value(self.result.body), [ops.cast(batch.dtype, tile.batch), i, j])
-        stmt = _unrolled(part, self.columns // 8, _unrolled(side, 2, _within(j, n, self.columns, stmt)))
-        return _unrolled(half, 2, _within(i, m, self.rows, stmt))
+        known = as_int(n)
+        if known is not None and known % 2 == 0:  # two neighbours are there both, or none
+            stmt = _within(first, n, self.columns, For(side, const(0, n.dtype), const(2, n.dtype), ForKind.VECTORIZED, stmt))
+        else:
+            stmt = _unrolled(side, 2, _within(j, n, self.columns, stmt))
+        return _unrolled(half, 2, _within(i, m, self.rows, _unrolled(part, self.columns // 8, stmt)))
 
 
 def _tile_of(*extents: PrimExpr) -> tuple[int, int]:
@@ -399,7 +428,7 @@ def _within(place: PrimExpr, extent: PrimExpr, size: int, stmt: Stmt) -> Stmt:
 
 
 def _unrolled(var: Var, extent: int, body: Stmt) -> Stmt:
-    return For(var, const(0), const(extent), ForKind.UNROLLED, body)
+    return For(var, const(0, var.dtype), const(extent, var.dtype), ForKind.UNROLLED, body)
 
 
 def _calls(*calls: PrimExpr) -> Stmt:

@@ -464,7 +464,19 @@ class _Vectorizer(Mapper):
         value = self.visit(node.value)
         if value is node.value:
             return node
+        if isinstance(value, Ramp) and node.dtype.is_int and self.stays_exact(value):
+            element = node.dtype.element
+            return Ramp(ops.cast(element, value.base), ops.cast(element, value.stride), value.lanes)
         return Cast(node.dtype.with_lanes(value.dtype.lanes, value.dtype.scalable), value)
+
+    def stays_exact(self, ramp: Ramp) -> bool:
+        """Whether no lane of a ramp leaves its dtype, so that a wider dtype has the same numbers."""
+        stride, dtype = as_int(ramp.stride), ramp.dtype.element
+        if stride is None or not isinstance(ramp.lanes, int) or not dtype.is_int:
+            return False
+        bound, ends = self.analyzer.const_int_bound(ramp.base), (0, stride * (ramp.lanes - 1))
+        limit = 1 << (dtype.bits - 1)
+        return -limit <= bound.min_value + min(ends) and bound.max_value + max(ends) < limit
 
     def visit_Select(self, node: Select) -> Any:
         condition = self.visit(node.condition)
