@@ -41,6 +41,9 @@ class _Anything:
     def __len__(self) -> int:
         return 1
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(())
+
 
 @contextlib.contextmanager
 def _on_gpu(order: str = "forward") -> Iterator[SimpleNamespace]:
