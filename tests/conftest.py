@@ -33,10 +33,11 @@ settings.load_profile("long" if LONG else "default")
 class _Anything:
     """Equal to whatever a test expects: a GPU does not tell which kernels ran."""
 
-    __hash__ = None
-
     def __eq__(self, other: object) -> bool:
         return True
+
+    def __hash__(self) -> int:
+        return 0
 
     def __len__(self) -> int:
         return 1

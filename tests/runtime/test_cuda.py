@@ -107,7 +107,29 @@ def test_memory_is_given_back(stub, pools):
     tensors = [on_device(numbers(), 1) for _ in range(5)]
     assert stub.live()["blocks"] == before + 5 and device.available_global_memory == (1 << 30) - 5 * 400
     del tensors
+    assert stub.live()["blocks"] == before + (5 if pools else 0)  # what only the default stream uses is kept
+    drivers.drop_kept_memory(2, 1)
     assert stub.live()["blocks"] == before and device.available_global_memory == 1 << 30
+
+
+def test_memory_that_was_given_back_is_used_again(stub):
+    stub.library.stub_is(8, 0, 1)
+    first = oneir.runtime.empty((100,), "float32", oneir.cuda())
+    address = first.address
+    del first
+    other = oneir.runtime.empty((50,), "float32", oneir.cuda())
+    assert other.address != address and oneir.runtime.empty((100,), "float32", oneir.cuda()).address == address
+
+
+def test_memory_that_other_streams_may_use_is_not_used_again_at_once(stub):
+    stub.library.stub_is(8, 0, 1)
+    device = oneir.cuda()
+    stream = device.create_raw_stream()
+    held = stub.live()["blocks"]
+    first = oneir.runtime.empty((100,), "float32", device)
+    del first
+    assert stub.live()["blocks"] == held
+    device.free_raw_stream(stream)
 
 
 def test_more_memory_than_there_is_says_how_much_was_asked_for(stub):

@@ -39,6 +39,8 @@ compile_for: Hook[[str, str], bytes] = Hook("compile_for", "oneir.contrib.nvcc")
 """The machine code (or PTX) of a CUDA program, by its text, for a device of a compute capability such as "9.0"."""
 
 _DYNAMIC_SHARED = "tir.use_dyn_shared_memory"
+_MOST_KEPT_BYTES = 1 << 30
+"""Of a device's memory that was given back and is kept for tensors of the same size; asking the driver takes longer."""
 _OVER_A_LIMIT = -1
 """The code of a launch that `cuda.ll` refused."""
 _SIZES = [f"{what} along {axis}" for what in ("blocks", "threads") for axis in "xyz"]
@@ -101,6 +103,9 @@ class _OpenDevice:
     that were created here."""
     lost: str = ""
     """Why nothing more can be done with the device."""
+    kept: dict[int, list[int]] = field(default_factory=dict)
+    """Addresses of memory that was given back in the order of the default stream, by its bytes."""
+    kept_bytes: int = 0
 
 
 class _Capturing(threading.local):
@@ -336,7 +341,38 @@ class Cuda(Driver):
             if (device_id, address) in self._in_graphs:
                 self._in_graphs[device_id, address] = True
                 return
+            device = self._open.get(device_id)
+            # Other streams may still use what is given back, which the driver can wait for.
+            if device is not None and device.pool and not device.streams and not device.lost and not self._is_forked():
+                nbytes = self.take_note_of_release(device_id, address)
+                if nbytes is None:
+                    return
+                if device.kept_bytes + nbytes <= _MOST_KEPT_BYTES:
+                    device.kept.setdefault(nbytes, []).append(address)
+                    device.kept_bytes += nbytes
+                    return
+                self.free(device_id, address)
+                return
         super().release(device_id, address)
+
+    def _kept_memory(self, device: _OpenDevice, nbytes: int) -> int | None:
+        """Memory of a size that was given back before; None where there is none."""
+        with self._lock:
+            addresses = device.kept.get(nbytes)
+            if not addresses:
+                return None
+            device.kept_bytes -= nbytes
+            return addresses.pop()
+
+    def drop_kept(self, device_id: int) -> int:
+        device = self._open.get(device_id)
+        if device is None:
+            return 0
+        with self._lock:
+            kept, nbytes, device.kept, device.kept_bytes = device.kept, device.kept_bytes, {}, 0
+        for address in (address for addresses in kept.values() for address in addresses):
+            self.free(device_id, address)
+        return nbytes
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[list[int]]:
@@ -354,11 +390,16 @@ class Cuda(Driver):
                 self.release(device_id, address)
 
     def alloc(self, device_id: int, nbytes: int) -> int | None:
+        capturing, stream = self._capturing.addresses is not None, self.current_stream(device_id)
+        if not stream and not capturing:
+            kept = self._kept_memory(self._device(device_id), nbytes)
+            if kept is not None:
+                return kept
         api, address, size = self.api, ctypes.c_uint64(), max(1, nbytes)
         with self.inside(device_id) as device:
             if device.pool:
                 # What a graph uses is allocated beside it, not as a part of it.
-                stream = 0 if self._capturing.addresses is not None else self.current_stream(device_id)
+                stream = 0 if capturing else stream
                 code = api.cuMemAllocAsync(ctypes.byref(address), size, stream)
                 if code == OUT_OF_MEMORY:  # what was given back may not be done yet, or be in pieces
                     self.check(device_id, api.cuCtxSynchronize(), "waiting for it")

@@ -42,7 +42,9 @@ def add_keeper(keeper: Keeper) -> None:
 def _drop_kept_memory(device_type: int, device_id: int) -> int:
     device = Device(device_type, device_id)
     dropped = sum(keeper.drop_kept(device) for keeper in list(_keepers))
-    return dropped + drop_idle_blocks(device_type, device_id)
+    dropped += drop_idle_blocks(device_type, device_id)
+    driver = find_driver(device_type)  # the others give their memory back to it
+    return dropped + (driver.drop_kept(device_id) if driver is not None else 0)
 
 
 def drop_idle_blocks(device_type: int, device_id: int) -> int:

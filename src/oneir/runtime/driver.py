@@ -82,10 +82,17 @@ class Driver(ABC):
 
         Never raises: it is called when tensors die. Memory of a device that is lost is only forgotten.
         """
-        with self._sizes_lock:
-            known = self._sizes.get(device_id, {}).pop(address, None)
-        if known is not None:
+        if self.take_note_of_release(device_id, address) is not None:
             self.free(device_id, address)
+
+    def take_note_of_release(self, device_id: int, address: int) -> int | None:
+        """The bytes of memory that is not in use any more; None for memory that is not known."""
+        with self._sizes_lock:
+            return self._sizes.get(device_id, {}).pop(address, None)
+
+    def drop_kept(self, device_id: int) -> int:
+        """Gives the device back what this driver keeps of released memory for later; returns how many bytes."""
+        return 0
 
     def forget_memory(self, device_id: int) -> None:
         """Takes note that all memory of a device is gone."""

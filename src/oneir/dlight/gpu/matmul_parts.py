@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ...ir.expr import as_int
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, Schedule
@@ -55,7 +56,7 @@ _TILES = (_Tile(16, 16, 2, 2), _Tile(16, 16, 1, 1), _Tile(8, 16, 1, 1))
 
 
 class MatmulInParts(GPUScheduleRule):
-    """Any sum of products of two tensors in float32, of known extents; what other rules take from tensor cores is theirs.
+    """Any sum of products of two tensors in float32, of known extents.
 
     Extents are padded to whole tiles; what computes the factors goes into the loads of their tiles.
     """
@@ -74,10 +75,10 @@ class MatmulInParts(GPUScheduleRule):
         across = tuple(_last(stmt, position) not in of_sum for position in range(2))
         if not as_batched_product(sch, block, (_S, _K, _I), (_S, _K, _J)):
             return None
-        extents = [get_extent(sch, loop) for loop in sch.get_loops(block)]
-        if not all(isinstance(extent, int) and extent > 0 for extent in extents):
+        extents = [as_int(get_extent(sch, loop)) or 0 for loop in sch.get_loops(block)]
+        if not all(extents):
             return None
-        batch, m, n, k = (int(extent) for extent in extents)
+        batch, m, n, k = extents
         tile, parts = _plan(batch, m, n, k)
         sch.pad_einsum(block, [1, *tile.sizes, parts * _STEP])
         if parts == 1:
