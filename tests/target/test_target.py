@@ -17,6 +17,7 @@ DEVICE_TYPES = {
     "llvm": 1,
     "c": 1,
     "hybrid": 1,
+    "test": 1,
     "composite": 1,
     "cuda": 2,
     "nvptx": 2,

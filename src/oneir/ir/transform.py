@@ -83,10 +83,11 @@ class PassContext:
         kind = _config_keys[key]
         if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, Mapping):
             known = [field.name for field in fields(kind)]
-            for name in value:
+            given: Mapping[str, Any] = value
+            for name in given:
                 if name not in known:
                     raise WrongOption(f"the option {key!r} has no field {name!r}; it has {', '.join(known)}")
-            return kind(**value)
+            return kind(**given)
         if kind is not None and not isinstance(value, kind):
             raise WrongOption(f"PassContext option {key!r} expects {kind}, found {value!r}")
         return value

@@ -6,7 +6,7 @@ import pytest
 from pass_checks import apply, check, same_numbers, unchanged
 
 from oneir.ir.transform import PassContext
-from oneir.runtime.error import InvalidValue
+from oneir.runtime.error import InvalidValue, TypeMismatch
 from oneir.script import tir as T
 from oneir.tir.stmt import ForKind
 from oneir.tir.transform import UnrollLoop, UnrollLoopConfig

@@ -160,14 +160,14 @@ def shape_to_tensor(shape: ShapeTuple) -> Tensor:
 
 @register_func("vm.builtin.check_tensor_info")
 def check_tensor_info(value: object, ndim: int, *rest: str | None) -> None:
-    """Checks that a value is a tensor, of `ndim` dimensions unless that is -1, and of a dtype unless that is "void"."""
+    """Checks that a value is a tensor, of `ndim` dimensions unless that is -1, of a dtype unless that is "void" or ""."""
     *dtypes, context = rest
     if not isinstance(value, Tensor):
         raise _fail(TypeMismatch, context, f"expect a Tensor but get {_noun(value)}")
     if ndim not in (-1, value.ndim):
         raise _fail(ShapeMismatch, context, f"expect Tensor with ndim {ndim} but get {value.ndim}")
     for dtype in dtypes:
-        if dtype not in ("void", value.dtype):
+        if dtype not in ("void", "", value.dtype):
             raise _fail(InvalidValue, context, f"expect Tensor with dtype {dtype} but get {value.dtype}")
 
 
