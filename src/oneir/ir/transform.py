@@ -16,7 +16,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, cast, dataclass_transform
 
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
 from .container import is_sequence
@@ -82,8 +82,7 @@ class PassContext:
             raise UnknownOption(f"PassContext has no option {key!r}{hint} PassContext.list_configs() names them all")
         kind = _config_keys[key]
         if isinstance(kind, type) and is_dataclass(kind) and isinstance(value, Mapping):
-            known = [field.name for field in fields(kind)]
-            given: Mapping[str, Any] = value
+            known, given = [field.name for field in fields(kind)], cast("Mapping[str, Any]", value)
             for name in given:
                 if name not in known:
                     raise WrongOption(f"the option {key!r} has no field {name!r}; it has {', '.join(known)}")

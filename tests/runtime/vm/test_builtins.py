@@ -110,6 +110,7 @@ def test_checks_of_what_fits():
     value = tensor(np.zeros((2, 3), "float32"))
     builtin("check_tensor_info")(value, 2, "float32", CONTEXT)
     builtin("check_tensor_info")(value, -1, CONTEXT)
+    builtin("check_tensor_info")(value, 2, "", CONTEXT)
     builtin("check_shape_info")(ShapeTuple((1, 2)), 2, CONTEXT)
     builtin("check_shape_info")(ShapeTuple((1, 2)), -1, CONTEXT)
     builtin("check_tuple_info")((1, 2), 2, CONTEXT)

@@ -160,7 +160,7 @@ def shape_to_tensor(shape: ShapeTuple) -> Tensor:
 
 @register_func("vm.builtin.check_tensor_info")
 def check_tensor_info(value: object, ndim: int, *rest: str | None) -> None:
-    """Checks that a value is a tensor, of `ndim` dimensions unless that is -1, of a dtype unless that is "void" or ""."""
+    """Checks that a value is a tensor, of `ndim` dimensions unless that is -1, and of a dtype unless that is empty."""
     *dtypes, context = rest
     if not isinstance(value, Tensor):
         raise _fail(TypeMismatch, context, f"expect a Tensor but get {_noun(value)}")
