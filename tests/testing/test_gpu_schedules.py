@@ -33,7 +33,7 @@ PASSES = [
     transform.LoopPartition(),
     transform.VectorizeLoop(),
     transform.InjectVirtualThread(),
-    transform.StorageRewrite(),
+    transform.StorageRewrite(keep_small=True),
     transform.UnrollLoop(),
     transform.Simplify(),
     transform.RemoveNoOp(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from pass_checks import apply, check, same_numbers, unchanged
 
 import oneir
@@ -12,6 +13,7 @@ from oneir.target import Target
 from oneir.testing import interpret
 from oneir.tir.stmt import For, ForKind
 from oneir.tir.transform import VectorizeLoop
+from oneir.tir.transform.vectorize_loop import LoopHasNoVectors
 
 
 def loops(func):
@@ -466,3 +468,50 @@ def test_an_access_that_is_no_vector_keeps_the_statement_serial():
 
     with PassContext(config={"tir.enable_buffer_level_predication": True}):
         assert apply(VectorizeLoop(), func).body.kind == ForKind.SERIAL
+
+
+def test_a_loop_without_vectors_is_refused_unless_lanes_have_masks():
+    @T.prim_func
+    def unknown(A: T.Buffer((64,), "float32"), n: T.int32):
+        for i in T.vectorized(n):
+            A[i] = T.float32(1)
+
+    @T.prim_func
+    def counting(A: T.Buffer((8,), "float32"), count: T.Buffer((1,), "int32")):
+        for i in T.vectorized(8):
+            while count[0] < 3:
+                count[0] = count[0] + 1
+                A[i] = A[i] + T.float32(1)
+
+    @T.prim_func
+    def scalable(A: T.Buffer((64,), "float32")):
+        for i in T.vectorized(T.vscale() * 4):
+            A[i] = T.float32(1)
+
+    for func, message in (
+        (unknown, r"loop with extent n for target \(nullptr\)"),
+        (counting, "A while loop inside a vectorized loop"),
+        (scalable, r"loop with extent T\.vscale\(\) \* 4 for target \(nullptr\)"),
+    ):
+        with pytest.raises(LoopHasNoVectors, match=message):
+            apply(VectorizeLoop(), func)
+    for func in (unknown, counting):
+        assert all(loop.kind is ForKind.SERIAL for loop in loops(apply(VectorizeLoop(mask_lanes=True), func)))
+
+
+def test_vectors_of_no_fixed_length_are_not_made_of_vectors():
+    @T.prim_func
+    def pieces(A: T.Buffer((64,), "float32")):
+        for i in T.vectorized(T.vscale() * 4):
+            A[i * 4 : i * 4 + 4] = T.Broadcast(T.float32(1), 4)
+
+    @T.prim_func
+    def several(A: T.Buffer((64,), "float32xvscalex4")):
+        for i in T.vectorized(4):
+            A[i] = T.Broadcast(T.float32(1), T.vscale() * 4)
+
+    with Target("llvm -mtriple=aarch64-linux-gnu -mattr=+sve"):
+        with pytest.raises(LoopHasNoVectors, match="from existing vectors"):
+            apply(VectorizeLoop(), pieces)
+        with pytest.raises(LoopHasNoVectors, match="over scalable buffer elements"):
+            apply(VectorizeLoop(), several)

@@ -7,6 +7,9 @@
 
 Memory is shared within one region: the function, the body of a parallel loop, a kernel. What is allocated in an
 iteration of a parallel loop is that iteration's own.
+
+Memory of a scope with a tag ("local.L0A") belongs to a unit of a processor that has one block of it: it is shared by
+all dtypes, and a region has one allocation of it, in which each storage has its offset.
 """
 
 from __future__ import annotations
@@ -16,11 +19,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...ir import operators as ops
+from ...ir.container import Array
+from ...ir.dtype import DataType
 from ...ir.expr import Add, IntImm, Let, Mul, PrimExpr, Ramp, Sub, Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.type import PointerType
 from ...ir.visitor import Mapper, Visitor
+from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, AttrStmt, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt, While
@@ -34,17 +40,26 @@ _REGION_ATTRIBUTES = ("thread_extent", "virtual_thread", "device_scope")
 class StorageRewrite(PrimFuncPass):
     """Lets allocations with disjoint lifetimes share memory, in place where a statement overwrites what it reads.
 
-    Allocations that depend on nothing inside move out of serial loops.
+    Allocations that depend on nothing inside move to the beginning of their region; unused ones go. With
+    `keep_small`, as in default pipelines, memory that becomes registers or lies on the stack stays where it is: up to
+    `SMALL_BYTES`, and that of a single thread or of a warp.
     """
+
+    keep_small: bool = False
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         liveness = _Liveness()
         liveness(func.body)
-        rewrite = _Rewrite(liveness)
+        rewrite = _Rewrite(liveness, self.keep_small)
         storages = rewrite.plan(liveness.open[0])
-        if not storages and not liveness.regions:
+        if not (storages or rewrite.moved or liveness.regions):
             return func
         return func.with_body(rewrite.fill(storages, func.body))
+
+
+def _scope(node: Allocate) -> str:
+    annotation = node.buffer_var.type_annotation
+    return annotation.storage_scope if isinstance(annotation, PointerType) else ""
 
 
 @dataclass(eq=False)
@@ -68,6 +83,12 @@ class _Lifetime:
         known = [e.value for e in self.node.extents if isinstance(e, IntImm)]
         return math.prod(known) if len(known) == len(self.node.extents) else None
 
+    @property
+    def tag(self) -> str:
+        """The storage scope, where it is one with a tag of its own."""
+        scope = _scope(self.node)
+        return scope if scope.partition(".")[2] not in ("", "dyn", "workspace", "vtcm") else ""
+
 
 @dataclass(eq=False)
 class _Region:
@@ -87,11 +108,17 @@ class _Liveness(Visitor):
         self.regions: dict[int, _Region] = {}
         self.lives: dict[Var, _Lifetime] = {}
         self.pinned: set[Var] = set()
+        self.escaping: set[Var] = set()
+        """Memory whose pointer is used other than by loads and stores."""
         self.step = 0
         self.stmt: Stmt | None = None
         self.loops: list[tuple[int, Stmt, set[Var]]] = []
 
     def visit_Var(self, var: Var) -> None:
+        self.escaping.add(var)
+        self.use(var)
+
+    def use(self, var: Var) -> None:
         life = self.lives.get(var)
         if life is None:
             return
@@ -141,14 +168,17 @@ class _Liveness(Visitor):
         else:
             self.visit_Stmt(node)
 
+    def visit_Buffer(self, buffer: Any) -> None:
+        pass  # a load or a store is a use, not that its buffer has a pointer
+
     def visit_BufferLoad(self, node: BufferLoad) -> None:
-        self.visit(node.buffer.data)
+        self.use(node.buffer.data)
         node.visit_children(self.visit)
 
     def visit_BufferStore(self, node: BufferStore) -> None:
         self.step += 1
         self.stmt = node
-        self.visit(node.buffer.data)
+        self.use(node.buffer.data)
         node.visit_children(self.visit)
 
     def visit_For(self, node: For) -> None:
@@ -204,6 +234,24 @@ def _linear(expr: PrimExpr, scale: int, terms: list[tuple[int, Var]]) -> bool:
     return False
 
 
+def _flat_index(node: BufferStore) -> PrimExpr | None:
+    """The index of an access as one number, where the extents of its buffer are constant."""
+    index, buffer = node.indices[0] if node.indices else None, node.buffer
+    for position, extent in zip(node.indices[1:], buffer.shape[1:], strict=True):
+        if index is None or buffer.strides or not isinstance(extent, IntImm) or not position.dtype.is_scalar:
+            return None
+        index = ops.add(ops.multiply(index, extent), position)
+    return index
+
+
+def _same_place(load: BufferLoad, store: BufferStore) -> bool:
+    """Whether a load and a store have equal indices, of buffers of equal shapes where they have several."""
+    pairs = [(load.indices, store.indices)]
+    if len(load.indices) > 1:
+        pairs.append((load.buffer.shape, store.buffer.shape))
+    return all(len(a) == len(b) and all(map(ops.same_expr, a, b)) for a, b in pairs)
+
+
 class _InPlace(Visitor):
     """Whether `new` can take the memory of `old` in a statement: new[i] is written once, from old[i] alone."""
 
@@ -211,7 +259,7 @@ class _InPlace(Visitor):
         super().__init__()
         self.old, self.new = old, new
         self.loops: dict[Var, int] = {}
-        self.allowed: PrimExpr | None = None
+        self.allowed: BufferStore | None = None
         self.stores = 0
         self.legal = True
 
@@ -234,8 +282,9 @@ class _InPlace(Visitor):
         data = node.buffer.data
         if data is self.new:
             self.stores += 1
-            self.legal = self.legal and len(node.indices) == 1 and self.writes_each_once(node.indices[0])
-            self.allowed = node.indices[0]
+            index = _flat_index(node)
+            self.legal = self.legal and index is not None and self.writes_each_once(index)
+            self.allowed = node
         self.legal = self.legal and data is not self.old
         self.generic_visit(node)
         self.allowed = None
@@ -243,7 +292,7 @@ class _InPlace(Visitor):
     def visit_BufferLoad(self, node: BufferLoad) -> None:
         data = node.buffer.data
         if data is self.old:
-            same = self.allowed is not None and len(node.indices) == 1 and ops.same_expr(node.indices[0], self.allowed)
+            same = self.allowed is not None and _same_place(node, self.allowed)
             self.legal = self.legal and same
         self.legal = self.legal and data is not self.new
         self.generic_visit(node)
@@ -272,7 +321,7 @@ class _InPlace(Visitor):
 
 @dataclass(eq=False)
 class _Storage:
-    """Memory, and the allocations that use it one after the other."""
+    """Memory, and the allocations that use it one after the other. The size is in bits, or symbolic."""
 
     users: list[_Lifetime]
     size: Any
@@ -281,11 +330,14 @@ class _Storage:
         """Whether an allocation can follow the last user."""
         last = self.users[-1]
         a, b = last.node, life.node
-        if a.dtype is not b.dtype or a.buffer_var.type_annotation != b.buffer_var.type_annotation:
+        same_dtype = a.dtype is b.dtype and a.buffer_var.type_annotation == b.buffer_var.type_annotation
+        if not same_dtype and not (life.tag and life.tag == last.tag):
             return False
         if (last.elements is None) != (life.elements is None):
             return False
-        if life.elements is None and not ops.same_expr(self.size, _symbolic_size(b)):
+        if life.elements is None and not (same_dtype and ops.same_expr(self.size, _symbolic_size(b))):
+            return False
+        if (len(a.extents) > 1 or len(b.extents) > 1) and not _same_extents(a, b):
             return False
         if last.last < life.first:
             return True
@@ -293,7 +345,26 @@ class _Storage:
             return False
         check = _InPlace(a.buffer_var, b.buffer_var)
         check(life.first_stmt)
-        return check.legal and check.stores == 1
+        return same_dtype and check.legal and check.stores == 1
+
+    @property
+    def extents(self) -> list[PrimExpr]:
+        """The extents of the memory, in elements of the first user."""
+        node = self.users[0].node
+        if len(node.extents) > 1:
+            return list(node.extents)
+        if isinstance(self.size, PrimExpr):
+            return [self.size]
+        return [ops.cast(node.extents[0].dtype, -(-self.size // _bits(node.dtype)))]
+
+
+def _bits(dtype: DataType) -> int:
+    """The size of an element in memory; numbers of less than 8 bits are packed."""
+    return dtype.bits * dtype.lanes if dtype.bits < 8 and dtype.code != "bool" else dtype.itemsize * 8
+
+
+def _same_extents(a: Allocate, b: Allocate) -> bool:
+    return len(a.extents) == len(b.extents) and all(map(ops.same_expr, a.extents, b.extents))
 
 
 def _symbolic_size(node: Allocate) -> PrimExpr:
@@ -303,29 +374,36 @@ def _symbolic_size(node: Allocate) -> PrimExpr:
     return size
 
 
-def _movable(life: _Lifetime, region: _Region, pinned: set[Var]) -> bool:
+def _movable(life: _Lifetime, region: _Region, pinned: set[Var], keep_small: bool) -> bool:
     """Whether an allocation may stand at the beginning of its region."""
     node, annotation = life.node, life.node.buffer_var.type_annotation
     if life.first < 0 or node.annotations or node.buffer_var in pinned or not isinstance(annotation, PointerType):
         return False
-    if annotation.storage_scope.split(".")[0] not in ("", "global", "shared"):
+    if keep_small and _scope(node).split(".")[0] not in ("", "global", "shared"):
         return False
     if not (isinstance(node.condition, IntImm) and node.condition.value):
         return False
     if life.elements is not None:
-        return life.elements * node.dtype.itemsize > SMALL_BYTES
+        return not keep_small or life.elements * node.dtype.itemsize > SMALL_BYTES
     used: set[Var] = set()
     for extent in node.extents:
         _Collect(used)(extent)
     return not used & region.defined
 
 
+def _shareable(life: _Lifetime) -> bool:
+    """Whether memory may be shared at all: that of one thread, and numbers of at most 32 bits, are registers."""
+    registers = _scope(life.node).split(".")[0] not in ("", "global", "shared")
+    scalar = life.elements is not None and life.elements * _bits(life.node.dtype) <= 32
+    return bool(life.tag) or not (registers or scalar)
+
+
 def _assign(lives: list[_Lifetime]) -> list[_Storage]:
     """Linear-scan allocation: each allocation, in the order of first use, takes the best free memory or else new."""
     storages: list[_Storage] = []
     for life in sorted(lives, key=lambda life: life.first):
-        size = life.elements
-        free = [s for s in storages if s.fits(life)]
+        size = None if life.elements is None else life.elements * _bits(life.node.dtype)
+        free = [s for s in storages if s.fits(life)] if _shareable(life) else []
         if not free:
             storages.append(_Storage([life], _symbolic_size(life.node) if size is None else size))
             continue
@@ -342,15 +420,25 @@ def _assign(lives: list[_Lifetime]) -> list[_Storage]:
 class _Rewrite(Mapper):
     """Moves allocations, merged, to the beginning of their region."""
 
-    def __init__(self, liveness: _Liveness):
+    def __init__(self, liveness: _Liveness, keep_small: bool):
         super().__init__()
         self.liveness = liveness
+        self.keep_small = keep_small
         self.merged: dict[Var, Var] = {}
+        self.offsets: dict[Var, int] = {}
+        """Where in the memory of its tagged scope an allocation begins, in bits."""
         self.moved: set[Var] = set()
+        self.unused: set[Var] = set()
 
     def plan(self, region: _Region) -> list[_Storage]:
-        lives = [life for life in region.allocations if _movable(life, region, self.liveness.pinned)]
-        kept = [s for s in _assign(lives) if len(s.users) > 1 or s.users[0].depth > region.depth]
+        pinned, keep_small = self.liveness.pinned, self.keep_small
+        unused = [v.node.buffer_var for v in region.allocations if v.first < 0 and v.node.buffer_var not in pinned]
+        self.unused.update(unused)
+        self.moved.update(unused)
+        lives = [life for life in region.allocations if _movable(life, region, pinned, keep_small)]
+        kept = self.join_tagged(
+            [s for s in _assign(lives) if not keep_small or len(s.users) > 1 or s.users[0].depth > region.depth]
+        )
         for storage in kept:
             owner = storage.users[0].node.buffer_var
             for life in storage.users:
@@ -359,13 +447,63 @@ class _Rewrite(Mapper):
                     self.merged[life.node.buffer_var] = owner
         return kept
 
+    def join_tagged(self, storages: list[_Storage]) -> list[_Storage]:
+        """Makes one storage of those of a tagged scope, each at an offset that is a multiple of its elements."""
+        kept: list[_Storage] = []
+        blocks: dict[str, _Storage] = {}
+        for storage in storages:
+            tag = storage.users[0].tag
+            flat = not isinstance(storage.size, PrimExpr) and all(
+                len(life.node.extents) == 1 and life.node.buffer_var not in self.liveness.escaping
+                for life in storage.users
+            )
+            block = blocks.get(tag) if tag and flat else None
+            if block is None:
+                kept.append(storage)
+                if tag and flat:
+                    blocks[tag] = storage
+                continue
+            step = math.lcm(*(_bits(life.node.dtype) for life in storage.users))
+            offset = -(-block.size // step) * step
+            self.offsets.update((life.node.buffer_var, offset) for life in storage.users)
+            block.users += storage.users
+            block.size = offset + storage.size
+        return kept
+
     def fill(self, storages: list[_Storage], body: Stmt) -> Stmt:
         body = self.visit(body)
         for storage in reversed(storages):
             node = storage.users[0].node
-            size = storage.size if isinstance(storage.size, PrimExpr) else ops.cast(node.extents[0].dtype, storage.size)
-            body = Allocate(node.buffer_var, node.dtype, [size], node.condition, body)
+            body = Allocate(node.buffer_var, node.dtype, storage.extents, node.condition, body)
         return body
+
+    def visit_DeclBuffer(self, node: DeclBuffer) -> Any:
+        return self.visit(node.body) if node.buffer.data in self.unused else self.generic_visit(node)
+
+    def visit_Buffer(self, buffer: Buffer) -> Any:
+        """The buffer over the memory that is shared; one that begins at an offset is as much longer."""
+        if buffer.data not in self.offsets:
+            return self._map_shared(buffer)
+        found = self._mapped.get(id(buffer))
+        if found is None:
+            shape = Array([ops.add(buffer.shape[0], self.elements_before(buffer))])
+            found = self._mapped[id(buffer)] = (buffer, buffer.replace(data=self.visit(buffer.data), shape=shape))
+        return found[1]
+
+    def elements_before(self, buffer: Buffer) -> int:
+        """How many elements of a buffer lie in front of it in the memory of its scope."""
+        return self.offsets.get(buffer.data, 0) // _bits(buffer.dtype)
+
+    def visit_BufferLoad(self, node: BufferLoad) -> Any:
+        return self.shifted(node, self.generic_visit(node))
+
+    def visit_BufferStore(self, node: BufferStore) -> Any:
+        return self.shifted(node, self.generic_visit(node))
+
+    def shifted(self, node: BufferLoad | BufferStore, new: Any) -> Any:
+        """An access, with its index in the memory of its scope."""
+        before = self.elements_before(node.buffer)
+        return new.replace(indices=Array([ops.add(new.indices[0], before)])) if before else new
 
     def visit_Var(self, var: Var) -> Any:
         return self.merged.get(var, var)

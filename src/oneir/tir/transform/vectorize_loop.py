@@ -47,7 +47,8 @@ from ...ir.expr import (
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext, register_config_option
-from ...ir.visitor import Mapper, post_order_visit
+from ...ir.visitor import Mapper, post_order_visit, pre_order_visit
+from ...runtime.error import CompileError, InternalError
 from ...target.target import Target
 from ..buffer import Buffer
 from ..expr import BufferLoad
@@ -68,6 +69,7 @@ from ..stmt import (
     LetStmt,
     SeqStmt,
     Stmt,
+    While,
 )
 from ..stmt_functor import substitute
 from .analyzed import IF_THEN_ELSE, reads
@@ -83,11 +85,13 @@ _KEPT = (CallEffectKind.ExprAnnotation, CallEffectKind.Pure, CallEffectKind.Read
 class VectorizeLoop(PrimFuncPass):
     """Turns vectorized loops into vector statements, or, when not enabled, into serial loops.
 
-    A loop whose extent is neither a constant nor a multiple of vscale becomes a serial loop.
+    What runs in some lanes alone is a serial loop over these. A loop that has no vectors at all raises
+    `LoopHasNoVectors`: its extent is neither a constant nor a multiple of vscale for a target with vectors of no fixed
+    length, it holds a `while`, or one kind of vectors would be made of the other. With `mask_lanes`, as in default
+    pipelines, loads, stores and selections in some lanes have masks, and such a loop is serial.
 
-    What runs in some lanes alone is a serial loop over these; with `mask_lanes`, its loads, stores and selections have
-    masks. The option "tir.enable_buffer_level_predication", by default on for targets whose vectors have no fixed
-    length, gives masks to loads and stores up to a lane: to `if i * 4 + lane < n`.
+    The option "tir.enable_buffer_level_predication", by default on for targets whose vectors have no fixed length,
+    gives masks to loads and stores up to a lane: to `if i * 4 + lane < n`.
     """
 
     enable_vectorize: bool = True
@@ -122,6 +126,32 @@ class _Options:
         if self.predication is not None:
             return self.predication
         return self.target is not None and _has_scalable_vectors(self.target)
+
+
+class LoopHasNoVectors(CompileError, InternalError):
+    """A vectorized loop that `VectorizeLoop` has no vectors for.
+
+    Give the loop a constant extent, or mark it as serial. `VectorizeLoop(mask_lanes=True)` runs it serially.
+    """
+
+
+def _check_vectors(loop: For, lanes: Any) -> None:
+    """Raises `LoopHasNoVectors` where a loop of some lanes holds what cannot be part of vectors of these."""
+    scalable = not isinstance(lanes, int)
+
+    def check(node: Any) -> bool:
+        if isinstance(node, While):
+            raise LoopHasNoVectors("A while loop inside a vectorized loop not supported.")
+        if isinstance(node, BufferLoad | BufferStore) and node.buffer.dtype.scalable:
+            raise LoopHasNoVectors("Vectorizing over scalable buffer elements is not supported in vectorizer.")
+        if isinstance(node, Ramp | Broadcast):
+            if scalable:
+                raise LoopHasNoVectors("Creating scalable vectors from existing vectors is not supported.")
+            if node.dtype.scalable:
+                raise LoopHasNoVectors("Vectorizing over existing scalable vectors is not supported.")
+        return True
+
+    pre_order_visit(loop.body, check)
 
 
 class _NotVectorizable(Exception):
@@ -577,6 +607,8 @@ class _VectorizeLoops(Mapper):
         if node.kind is not ForKind.VECTORIZED:
             return node
         extent = node.extent
+        if self.enabled and not self.options.mask_lanes:
+            self.check(node)
         if self.enabled and isinstance(extent, IntImm) and extent.value == 1:
             return substitute(node.body, {node.loop_var: node.min})
         if self.enabled and lanes_are_ordered(node):
@@ -591,6 +623,20 @@ class _VectorizeLoops(Mapper):
             vectorizer = _Vectorizer(node, ops.scalable_lanes(factor), self.analyzer, self.options, self.enclosing)
             return vectorizer.visit(node.body)
         return node.replace(kind=ForKind.SERIAL)
+
+    def check(self, node: For) -> None:
+        """Raises `LoopHasNoVectors` where a loop has none."""
+        extent, target = node.extent, self.options.target
+        if isinstance(extent, IntImm) and extent.value > 0:
+            _check_vectors(node, extent.value)
+            return
+        factor = ops.vscale_multiple(extent)
+        if factor is None or target is None or not _has_scalable_vectors(target):
+            found = "(nullptr)" if target is None else target
+            raise LoopHasNoVectors(
+                f"Failed to vectorize loop with extent {self.analyzer.simplify(extent)} for target {found}"
+            )
+        _check_vectors(node, ops.scalable_lanes(factor))
 
     def split(self, node: For, extent: int) -> Stmt:
         """A serial loop over vectors, of a power of two of lanes if possible; serial where only tiny ones divide it."""
