@@ -214,3 +214,14 @@ def test_a_producer_from_before_version_one_is_understood():
 
 def test_the_exchange_table_belongs_to_the_type():
     assert exchange_table(torch.Tensor) and not exchange_table(np.ndarray)
+
+
+def test_what_memory_must_be_like():
+    array = np.zeros((4, 4), "int32")
+    assert from_dlpack(array.T, require_alignment=4).strides == (1, 4)
+    assert from_dlpack(array, require_contiguous=True).shape == (4, 4)
+    with pytest.raises(InvalidValue, match=r"without gaps, found the strides \(1, 4\)"):
+        from_dlpack(array.T, require_contiguous=True)
+    odd = np.zeros(16, "int8")[1:]
+    with pytest.raises(InvalidValue, match="expected memory at a multiple of 2 bytes, found it at 0x"):
+        from_dlpack(odd, require_alignment=2)

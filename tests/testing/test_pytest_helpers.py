@@ -271,3 +271,22 @@ def test_what_only_other_processors_have_is_lacking_and_no_error(pytester):
         """,
     )
     assert found == {"skipped": 1}
+
+
+def test_targets_of_all_tests_of_a_class(pytester):
+    found, text = outcomes(
+        pytester,
+        """
+        import oneir.testing as t
+
+        class TestHere:
+            pytestmark = t.parametrize_targets("llvm", "hexagon")
+
+            def test_target(self, target): print("one", target)
+            def test_device(self, target, dev): print("two", target, dev)
+        """,
+        "-p",
+        "oneir.testing.plugin",
+    )
+    assert found == {"passed": 2, "skipped": 2}
+    assert "one llvm" in text and "two llvm cpu:0" in text

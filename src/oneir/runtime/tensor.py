@@ -443,11 +443,23 @@ def compact(source: Tensor) -> Tensor:
     return source if source.is_contiguous() else tensor(source)
 
 
-def from_dlpack(ext_tensor: object) -> Tensor:
+def from_dlpack(ext_tensor: object, *, require_alignment: int = 0, require_contiguous: bool = False) -> Tensor:
     """A tensor that shares the memory of `ext_tensor`, an array of any library that speaks DLPack, or a DLPack capsule.
 
-    Raises `TypeMismatch` for anything else, `InvalidValue` for memory that cannot be shared.
+    Raises `TypeMismatch` for anything else, `InvalidValue` for memory that cannot be shared, whose address is no
+    multiple of `require_alignment` bytes, or that has gaps or another order than row-major and should not.
     """
+    found = _shared(ext_tensor)
+    if require_alignment and found.address % require_alignment:
+        raise InvalidValue(
+            f"expected memory at a multiple of {require_alignment} bytes, found it at {found.address:#x}"
+        )
+    if require_contiguous and not found.is_contiguous():
+        raise InvalidValue(f"expected items in row-major order without gaps, found the strides {found.strides}")
+    return found
+
+
+def _shared(ext_tensor: object) -> Tensor:
     if isinstance(ext_tensor, np.ndarray):
         return wrap_array(ext_tensor)  # which knows more dtypes than NumPy's DLPack does
     capsule = ext_tensor if type(ext_tensor).__name__ == "PyCapsule" else request_capsule(ext_tensor)

@@ -122,17 +122,19 @@ def parametrize_targets(*args: Any) -> Any:
     """Runs a test for each of some targets; those that this machine cannot run are skipped.
 
     The test has an argument `target`, and may have `dev`, the first device of that target. Without arguments the
-    decorator leaves a test as it is: the plugin `oneir.testing.plugin` runs it for all targets.
+    decorator leaves a test as it is: the plugin `oneir.testing.plugin` runs it for all targets. As `pytestmark`, the
+    mark of a file or class, it says the targets of all tests in it, and `dev` is the plugin's.
     """
     import pytest
 
     if len(args) == 1 and callable(args[0]):
         return args[0]
 
+    of_targets = pytest.mark.parametrize("target", [pytest.param(t, marks=marks_of_target(t)) for t in args])
+
     def decorate(test: F) -> F:
         if "dev" not in inspect.signature(test).parameters:
-            cases = [pytest.param(target, marks=marks_of_target(target)) for target in args]
-            return pytest.mark.parametrize("target", cases)(test)
+            return of_targets(test)
         cases = [
             pytest.param(
                 target,
@@ -144,6 +146,7 @@ def parametrize_targets(*args: Any) -> Any:
         ]
         return pytest.mark.parametrize(("target", "dev"), cases)(test)
 
+    vars(decorate)["mark"] = of_targets.mark  # for which pytest asks what stands in `pytestmark`
     return decorate
 
 
