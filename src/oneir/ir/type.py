@@ -19,6 +19,10 @@ class Type(Node):
     def __hash__(self) -> int:
         return hash((type(self), *(getattr(self, f.name) for f in self.compared_fields)))
 
+    def _relax_script(self, **options: object) -> str:
+        """The same text as `script`, which knows types of graphs by themselves."""
+        return self.script(**options)
+
 
 class PrimType(Type):
     """A scalar or vector value of one dtype."""

@@ -10,6 +10,7 @@ import pytest
 from oneir.ir import Array, DataType, GlobalVar, Op, Range
 from oneir.ir import expr as e
 from oneir.ir.type import FuncType, PointerType, PrimType, TupleType
+from oneir.relax import ObjectType, ShapeType, TensorType
 from oneir.script.printer import script
 from oneir.tir import op
 from oneir.tir.buffer import decl_buffer
@@ -201,6 +202,9 @@ def test_index_maps():
         (TupleType(()), "None"),
         (TupleType((PrimType("int32"), PrimType("bool"))), "T.Tuple(T.int32, T.bool)"),
         (FuncType([PrimType("int32")], TupleType(())), "I.FuncType([T.int32], None)"),
+        (TupleType((ShapeType(3), ObjectType())), "R.Tuple(R.Shape(ndim=3), R.Object)"),
+        (TupleType((TupleType((ShapeType(3),)), PrimType("int32"))), "R.Tuple(R.Tuple(R.Shape(ndim=3)), T.int32)"),
+        (FuncType([ShapeType(3)], TensorType(2)), 'R.Callable((R.Shape(ndim=3),), R.Tensor(ndim=2, dtype="float32"))'),
         (Range(1, 10), "I.Range(1, 10)"),
         (IterVar((0, 8), "i", IterVar.DataPar), 'T.iter_var(i, T.Range(0, 8), "DataPar", "")'),
         (GlobalVar("main"), 'I.GlobalVar("main")'),

@@ -10,7 +10,8 @@ from ...ir.global_info import DummyGlobalInfo, VDevice
 from ...ir.module import BaseFunc, IRModule
 from ...ir.op import Op
 from ...ir.operators import add
-from ...ir.type import FuncType, PointerType, PrimType, TensorMapType, TupleType
+from ...ir.type import FuncType, PointerType, PrimType, TensorMapType, TupleType, Type
+from ...relax.ty import ObjectType, PackedFuncType, ShapeType, TensorType
 from ...target import Target
 from .core import Printer, prints
 from .values import quoted
@@ -115,9 +116,24 @@ def _tensor_map_type(p: Printer, kind: TensorMapType) -> str:
 
 @prints(TupleType)
 def _tuple_type(p: Printer, kind: TupleType) -> str:
-    return f"{p.tir('Tuple')}({p.exprs(kind.fields)})" if kind.fields else "None"
+    if not kind.fields:
+        return "None"
+    name = p.relax("Tuple") if _of_graphs(kind) else p.tir("Tuple")
+    return f"{name}({p.exprs(kind.fields)})"
 
 
 @prints(FuncType)
 def _func_type(p: Printer, kind: FuncType) -> str:
+    if _of_graphs(kind):
+        arguments = p.exprs(kind.arg_types) + ("," if len(kind.arg_types) == 1 else "")
+        return f"{p.relax('Callable')}(({arguments}), {p.expr(kind.ret_type)})"
     return f"{p.ir('FuncType')}({p.exprs([kind.arg_types, kind.ret_type])})"
+
+
+def _of_graphs(kind: Type) -> bool:
+    """Whether a type is of values of graphs, so that the graph dialect can say it."""
+    if isinstance(kind, TupleType):
+        return any(map(_of_graphs, kind.fields))
+    if isinstance(kind, FuncType):
+        return _of_graphs(kind.ret_type) or any(map(_of_graphs, kind.arg_types))
+    return isinstance(kind, (ShapeType, ObjectType, TensorType, PackedFuncType))
