@@ -97,16 +97,24 @@ class Stub:
         return "\n".join(["stub", *lines, ""]).encode()
 
 
+_drivers: list[Cuda] = []
+"""The drivers of all stubs."""
+
+
 @contextlib.contextmanager
 def stubbed(kind: str = "cuda") -> Iterator[Stub]:
     """Inside of it, there are two devices of a kind, "cuda" or "rocm". Fails if one was used as no driver allows."""
     stub = Stub(kind)
-    stub.library.stub_reset()
     gc.collect()
+    for driver in _drivers:  # tensors that outlived their test
+        for number in range(2):
+            driver.drop_kept(number)
+    stub.library.stub_reset()
     name, make = ("tvm_callback_cuda_compile", Cuda) if kind == "cuda" else ("tvm_callback_hip_compile", Rocm)
     compile_before = get_global_func(name)
     register_func(name, stub.compile, override=True)
-    before = replace_driver(make.device_type, make((library_path(kind),)))
+    _drivers.append(make((library_path(kind),)))
+    before = replace_driver(make.device_type, _drivers[-1])
     try:
         yield stub
         stub.library.stub_drain()
