@@ -47,8 +47,6 @@ class DecoderConfig:
     context: int
     norm_eps: float = 1e-6
     rope: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    rotary_dim: int | None = None
-    """How many elements of a head turn; all of them by default."""
     tied: bool = False
     """Whether the embedding is the output layer's weight too."""
     qkv_bias: bool = False
@@ -96,8 +94,9 @@ def decoder_config(config: Mapping[str, Any], **facts: Any) -> DecoderConfig:
     }
     local = rope.get("sliding_attention")
     rope = rope.get("full_attention", rope)
+    if config.get("partial_rotary_factor"):
+        rope = {**rope, "partial_rotary_factor": config["partial_rotary_factor"]}
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
-    partial = config.get("partial_rotary_factor") or rope.get("partial_rotary_factor") or 1.0
     found: dict[str, Any] = {
         "vocab_size": config["vocab_size"],
         "hidden_size": config["hidden_size"],
@@ -110,30 +109,36 @@ def decoder_config(config: Mapping[str, Any], **facts: Any) -> DecoderConfig:
         "norm_eps": config.get("rms_norm_eps", 1e-6),
         "rope": rope,
         "local_rope": local if local != rope else None,
-        "rotary_dim": int(head_dim * partial),
         "tied": bool(config.get("tie_word_embeddings", False)),
         "activation": config.get("hidden_activation") or config.get("hidden_act", "silu"),
     }
     return DecoderConfig(**{**found, **facts})
 
 
-def windows_of(config: Mapping[str, Any]) -> list[int | None]:
-    """How many positions each layer attends to, as a configuration's `layer_types` or `max_window_layers` say."""
+def windows_of(config: Mapping[str, Any], period: int | None = None) -> list[int | None]:
+    """How many positions each layer attends to, as a configuration's `layer_types` say. Where it has none, every
+    `period`-th layer attends to all, or with no period the first `max_window_layers` do.
+    """
     count, window = config["num_hidden_layers"], config.get("sliding_window")
     if not config.get("use_sliding_window", True) or window is None:
         return []
     kinds = config.get("layer_types")
-    if kinds is None:
+    if kinds is None and period is not None:
+        kinds = ["sliding_attention" if layer % period else "full_attention" for layer in range(1, count + 1)]
+    elif kinds is None:
         first = config.get("max_window_layers", 0)
         kinds = ["sliding_attention" if layer >= first else "full_attention" for layer in range(count)]
     return [window if kind == "sliding_attention" else None for kind in kinds]
 
 
 class Rotary(nn.Module):
-    """The frequencies of rotary embeddings: a row, or one for short and one for long sequences."""
+    """The frequencies of rotary embeddings: a row, or one for short and one for long sequences.
+
+    Of a head, the first elements turn, the share that is called `partial_rotary_factor`, or all.
+    """
 
     def __init__(self, config: DecoderConfig, parameters: Mapping[str, Any]):
-        dim = config.head_dim if config.rotary_dim is None else config.rotary_dim
+        dim = int(config.head_dim * parameters.get("partial_rotary_factor", 1.0))
         frequencies, self.scale, self.original_context = rotary_frequencies(parameters, dim, config.context)
         self.weight = nn.Parameter(frequencies.shape)
         self.weight.data = frequencies

@@ -42,6 +42,13 @@ def build(config: Mapping[str, Any]) -> Decoder:
     facts["score_scale"] = config["query_pre_attn_scalar"] ** -0.5
     facts["score_cap"] = config.get("attn_logit_softcapping")
     facts["logit_cap"] = config.get("final_logit_softcapping")
-    facts["windows"] = windows_of(config)
+    period = 2
+    if generation == 3:
+        period = config.get("sliding_window_pattern") or 6
+        if not config.get("rope_parameters"):  # as older files say it
+            full = {"rope_theta": config.get("rope_theta", 1e6), **(config.get("rope_scaling") or {})}
+            local = {"rope_theta": config.get("rope_local_base_freq", 1e4)}
+            config = {**config, "rope_parameters": {"full_attention": full, "sliding_attention": local}}
+    facts["windows"] = windows_of(config, period)
     facts["qk_norm"] = "head" if generation == 3 else ""
     return Decoder(decoder_config(config, **facts), SandwichLayer)

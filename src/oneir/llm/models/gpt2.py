@@ -69,7 +69,7 @@ class GPT2(Decoder):
     def __init__(self, config: DecoderConfig):
         self.config = config
         self.transformer = GPT2Body(config)
-        self.rotary = Rotary(config, {})
+        self.rotary = Rotary(config, config.rope)
         if not config.tied:
             self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
 
@@ -104,7 +104,7 @@ def build(config: Mapping[str, Any]) -> Decoder:
         intermediate_size=config.get("n_inner") or 4 * size,
         context=config["n_positions"],
         norm_eps=config.get("layer_norm_epsilon", 1e-5),
-        rotary_dim=0,
+        rope={"partial_rotary_factor": 0.0},
         tied=config.get("tie_word_embeddings", True),
         activation=config.get("activation_function", "gelu_new"),
     )

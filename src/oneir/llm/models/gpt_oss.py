@@ -74,6 +74,6 @@ def build(config: Mapping[str, Any]) -> Decoder:
     count, chosen = config["num_local_experts"], config["num_experts_per_tok"]
     experts = ExpertsConfig(count, chosen, config["intermediate_size"], normalized=True)
     bias = config.get("attention_bias", True)
-    facts = {"qkv_bias": bias, "out_bias": bias, "sinks": True, "windows": windows_of(config)}
+    facts = {"qkv_bias": bias, "out_bias": bias, "sinks": True, "windows": windows_of(config, 2)}
     facts |= {"norm_eps": config.get("rms_norm_eps", 1e-5), "experts": experts}
     return GPTOSS(decoder_config(config, **facts), config.get("swiglu_alpha", 1.702), config.get("swiglu_limit", 7.0))

@@ -20,5 +20,7 @@ def build(config: Mapping[str, Any]) -> Decoder:
         [i for i in range(layers) if i in config.get("mlp_only_layers", ()) or (i + 1) % step],
     )
     bias = config.get("attention_bias", False)
-    facts = {"qkv_bias": bias, "out_bias": bias, "qk_norm": "head", "windows": windows_of(config)}
+    # A window is that of every layer: transformers does not look at `max_window_layers` here.
+    windows = windows_of({**config, "max_window_layers": 0})
+    facts = {"qkv_bias": bias, "out_bias": bias, "qk_norm": "head", "windows": windows}
     return MixtureDecoder(decoder_config(config, experts=experts, **facts))
