@@ -18,8 +18,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-LONGEST = 900
-"""Seconds that a test may take."""
 PASSED, CONSTANT, FAILED, UNSUPPORTED = "passed", "passed with constants", "failed", "unsupported"
 EXCLUDED = "excluded"
 """The test says nothing: it cannot be exported, or the reference itself gives other results each time."""
@@ -41,6 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("patterns", nargs="*", help="regular expressions for names of tests; all tests without one")
     parser.add_argument("--missing", action="store_true", help="leave out tests that an earlier run did")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no test after these minutes")
+    parser.add_argument("--longest", type=float, default=900, help="the seconds that a test may take")
     parser.add_argument("--write-docs", action="store_true", help="write the page in docs/; needs all outcomes")
 
 
@@ -62,10 +61,10 @@ def run_all(
         if time.perf_counter() - began > 60 * options.minutes:
             break
         try:
-            known[name] = pool.submit(run, name).result(LONGEST)
+            known[name] = pool.submit(run, name).result(options.longest)
         except (BrokenProcessPool, TimeoutError) as error:
             died = isinstance(error, BrokenProcessPool)
-            why = "the process died" if died else f"it took more than {LONGEST} s"
+            why = "the process died" if died else f"it took more than {options.longest:g} s"
             known[name] = Outcome(name, row(name), FAILED, why)
             for process in multiprocessing.active_children():
                 process.kill()
