@@ -171,6 +171,19 @@ def _of_torchvision(module: str) -> Iterator[Small]:
         yield _image(model, 1, 3, *([16] if module.startswith("video.") else []), size, size)
 
 
+def _draw_constant_weights(model: Any) -> None:
+    """Draws the matrices that an architecture begins with as constants, or leaves as memory was, in place.
+
+    With a router of zeros all experts are equally good: which of them PyTorch then takes is not defined.
+    """
+    generator = torch.Generator().manual_seed(0)
+    for weight in model.parameters():
+        if weight.ndim > 1 and weight.numel() and weight.is_floating_point():
+            first = weight.flatten()[0]
+            if bool((weight == first).all()) or not bool(weight.isfinite().all()):
+                weight.data.normal_(std=0.02, generator=generator)
+
+
 PACKAGES = {"transformers": _of_transformers, "timm": _of_timm, "torchvision": _of_torchvision}
 
 
@@ -191,4 +204,6 @@ def names() -> list[str]:
 def small_models(name: str) -> Iterator[Small]:
     """Small models of an architecture with their inputs, the narrowest first; raises what none can be built for."""
     package, _, architecture = name.partition(".")
-    return PACKAGES[package](architecture)
+    for model, inputs in PACKAGES[package](architecture):
+        _draw_constant_weights(model)
+        yield model, inputs
