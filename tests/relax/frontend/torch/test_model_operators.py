@@ -87,3 +87,15 @@ def test_sampling_at_places(mode, options) -> None:
 def test_sampling_of_volumes() -> None:
     places = (torch.arange(24) * 0.137 % 2.4 - 1.2).reshape(2, 2, 1, 2, 3)
     check_exported(function_of("F.grid_sample(x, y, align_corners=False)", 2), floats(2, 3, 4, 3, 5), places)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.vmap(lambda row: torch.as_strided(row * 2, (2, 2), (2, 1)))(x) + y[0, 0],
+        # Masks of attention are made so: of each query, each key.
+        lambda x, y: torch.vmap(torch.vmap(lambda a, b: (a > b) & (a < 1), (None, 0)), (0, None))(x[:, 0], y[0]),
+    ],
+)
+def test_functions_that_are_mapped_over_a_dimension(function) -> None:
+    check_exported(function, floats(3, 4), floats(3, 5))

@@ -60,8 +60,9 @@ def from_exported_program(
         )
     if run_ep_decomposition:
         exported_program = exported_program.run_decompositions()
-    elif operators.mutates_through_views(exported_program.graph):
-        # What is written through a view is seen in its base; without decompositions, only that is rewritten.
+    elif operators.mutates_through_views(exported_program.graph) or operators.uses_vmap(exported_program.graph):
+        # What is written through a view is seen in its base, and what `torch.vmap` maps has its batch dimension;
+        # without decompositions, only that is rewritten.
         exported_program = exported_program.run_decompositions({})
     broken: dict[Any, Callable[..., Any]] = {}
     while True:

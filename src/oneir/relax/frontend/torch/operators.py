@@ -69,6 +69,11 @@ def _is_view(node: Any) -> bool:
     return any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
 
 
+def uses_vmap(graph: Any) -> bool:
+    """Whether a graph has functions inside of `torch.vmap`, whose tensors are without the dimension that is mapped."""
+    return any(getattr(node.target, "__module__", "") == "torch._functorch.predispatch" for node in graph.nodes)
+
+
 def mutates_through_views(graph: Any) -> bool:
     """Whether a write in place is visible through a view.
 
