@@ -77,6 +77,15 @@ def test_exported(case: tuple[Any, ...]):
     check_exported(function_of(expression, len(args)), *args)
 
 
+def test_what_is_known_of_complex_numbers_is_not_checked_again():
+    def f(x):
+        y = torch.view_as_complex(x)
+        torch.ops.aten._assert_tensor_metadata(y, dtype=torch.complex64)
+        return torch.view_as_real(y * 2)
+
+    check_exported(f, floats(3, 4, 2))
+
+
 def test_transforms_of_many_numbers_are_exact():
     x = torch.cos(2 * math.pi * 37 * torch.arange(1024) / 1024)
     check_exported(lambda x: torch.fft.rfft(x).abs() / 512, x)

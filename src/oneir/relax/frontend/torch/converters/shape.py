@@ -548,6 +548,7 @@ def copy(g: Importer, x: Expr, source: Expr) -> Expr:
 
 @converter(
     "_assert_tensor_metadata",
+    "complex::_assert_tensor_metadata",
     "_assert_async",
     "_assert_scalar",
     "_linalg_check_errors",
