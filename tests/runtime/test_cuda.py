@@ -121,6 +121,16 @@ def test_memory_that_was_given_back_is_used_again(stub):
     assert other.address != address and oneir.runtime.empty((100,), "float32", oneir.cuda()).address == address
 
 
+def test_what_is_kept_goes_when_it_is_too_much(stub, monkeypatch):
+    stub.library.stub_is(8, 0, 1)
+    monkeypatch.setattr(oneir.runtime.cuda_driver, "_MOST_KEPT_BYTES", 1000)
+    held = stub.live()["blocks"]
+    for count, kept in ((100, 1), (150, 2), (50, 1), (300, 1)):  # 400, 1000, 200, and one of 1200 bytes by itself
+        tensor = oneir.runtime.empty((count,), "float32", oneir.cuda())
+        del tensor
+        assert stub.live()["blocks"] == held + kept
+
+
 def test_memory_that_other_streams_may_use_is_not_used_again_at_once(stub):
     stub.library.stub_is(8, 0, 1)
     device = oneir.cuda()

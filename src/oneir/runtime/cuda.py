@@ -341,19 +341,21 @@ class Cuda(Driver):
             if (device_id, address) in self._in_graphs:
                 self._in_graphs[device_id, address] = True
                 return
-            device = self._open.get(device_id)
-            # Other streams may still use what is given back, which the driver can wait for.
-            if device is not None and device.pool and not device.streams and not device.lost and not self._is_forked():
-                nbytes = self.take_note_of_release(device_id, address)
-                if nbytes is None:
-                    return
-                if device.kept_bytes + nbytes <= _MOST_KEPT_BYTES:
-                    device.kept.setdefault(nbytes, []).append(address)
-                    device.kept_bytes += nbytes
-                    return
-                self.free(device_id, address)
-                return
-        super().release(device_id, address)
+        nbytes = self.take_note_of_release(device_id, address)
+        if nbytes is not None and not self._keep(device_id, address, nbytes):
+            self.free(device_id, address)
+
+    def _keep(self, device_id: int, address: int, nbytes: int) -> bool:
+        """Keeps memory for a tensor of the same size, unless other streams may still use it: the driver can wait."""
+        device = self._open[device_id]
+        if nbytes > _MOST_KEPT_BYTES or not device.pool or device.streams or device.lost or self._is_forked():
+            return False
+        if device.kept_bytes + nbytes > _MOST_KEPT_BYTES:
+            self.drop_kept(device_id)  # sizes that nobody asks for any more must not be all that is kept
+        with self._lock:
+            device.kept.setdefault(nbytes, []).append(address)
+            device.kept_bytes += nbytes
+        return True
 
     def _kept_memory(self, device: _OpenDevice, nbytes: int) -> int | None:
         """Memory of a size that was given back before; None where there is none."""

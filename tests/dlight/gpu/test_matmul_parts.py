@@ -132,10 +132,11 @@ def test_tensors_that_begin_anywhere(shift):
     """Vectors of four are loaded at once where the address allows it, and number by number elsewhere."""
     a, b = numbers((64, 64), (64, 64))
     mod = graph(rectified, a.shape, b.shape)
-    with cuda_on_host() as driver:
+    ex = relax.build(mod, TARGET)
+    assert "oneir_load<oneir_vector<float, 4>>" in ex.inspect_source("cuda")
+    with cuda_on_host():
         dev = oneir.cuda()
         held = oneir.nd.array(np.concatenate([np.zeros(shift, "float32"), a.ravel()]), dev)
         shifted = held._create_view(a.shape, relative_byte_offset=4 * shift)
-        found = relax.VirtualMachine(relax.build(mod, TARGET), dev)["main"](shifted, oneir.nd.array(b, dev)).numpy()
+        found = relax.VirtualMachine(ex, dev)["main"](shifted, oneir.nd.array(b, dev)).numpy()
     np.testing.assert_allclose(found, np.maximum(a @ b, 0), rtol=1e-5, atol=1e-4)
-    assert "oneir_load<oneir_vector<float, 4>>" in relax.build(mod, TARGET).inspect_source("cuda")

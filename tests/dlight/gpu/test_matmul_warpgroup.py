@@ -50,11 +50,11 @@ def scheduled(name):
 @functools.cache
 def built(*names):
     """Programs for a GPU of two processors, so that each has several tiles."""
-    processors, matmul_warpgroup._PROCESSORS = matmul_warpgroup._PROCESSORS, 2
+    processors, matmul_warpgroup.PROCESSORS = matmul_warpgroup.PROCESSORS, 2
     try:
         return oneir.build(oneir.IRModule({name: scheduled(name) for name in names}), target("sm_90a"))
     finally:
-        matmul_warpgroup._PROCESSORS = processors
+        matmul_warpgroup.PROCESSORS = processors
 
 
 def check(name, order, size=(0, 0, 0), names=USUAL, kernel="kernel", shift=0):

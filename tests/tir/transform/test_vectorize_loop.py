@@ -149,6 +149,21 @@ def test_quotients_of_aligned_ramps_are_uniform():
     check(VectorizeLoop(mask_lanes=True), before, expected)
 
 
+def test_a_wider_variable_is_a_ramp_where_its_numbers_are_known():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
+        for i in T.vectorized(4):
+            B[T.Cast("int64", i)] = A[T.Cast("int64", n + i)]
+
+    @T.prim_func
+    def expected(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32"), n: T.int32):
+        # n + 3 may not be a number of 32 bits, and then the lanes are no neighbours.
+        B[T.Ramp(T.int64(0), T.int64(1), 4)] = A[T.Cast("int64x4", T.Ramp(n, 1, 4))]
+
+    found = apply(VectorizeLoop(), before).with_attr("global_symbol", "expected")
+    oneir.ir.assert_structural_equal(found, expected)
+
+
 def test_sums_into_one_element_stay_serial():
     @T.prim_func
     def before(A: T.Buffer((16,), "float32"), B: T.Buffer((1,), "float32")):

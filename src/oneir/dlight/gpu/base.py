@@ -14,6 +14,9 @@ from ...tir.stmt import Block, BlockRealize, For, ForKind
 from ...tir.transform import LowerCrossThreadReduction
 from ..base.schedule_rule import ScheduleRule
 
+PROCESSORS = 132
+"""Of an H100 and an H200. Where a GPU has fewer, some blocks of threads run after the others."""
+
 
 class GPUScheduleRule(ScheduleRule):
     """Base of the rules for GPUs."""

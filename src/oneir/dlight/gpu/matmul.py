@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, Schedule
+from ...tir.stmt import Block
 from ..analysis import get_block_info, get_root_block
 from ..analysis.gemm import (
     IterKind,
@@ -154,6 +155,16 @@ class Matmul(GPUScheduleRule):
             return None
         sch.decompose_reduction(block, ko)
         return sch
+
+
+def across_sum(product: Block) -> tuple[bool, bool] | None:
+    """Whether each factor lies in memory across the sum, which its last index says; None for what is no product."""
+    traits = detect_iter_traits(product)
+    if traits is None:
+        return None
+    of_sum = {iv.var for iv, trait in zip(product.iter_vars, traits[3], strict=True) if trait.kind is _K}
+    a, b = (region.region[-1].min if region.region else None for region in product.reads)
+    return a not in of_sum, b not in of_sum
 
 
 def as_batched_product(

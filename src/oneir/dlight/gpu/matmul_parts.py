@@ -19,17 +19,14 @@ from ...ir.expr import as_int
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, Schedule
-from ...tir.stmt import Block
 from ..analysis import get_root_block
-from ..analysis.gemm import IterKind, detect_iter_traits, get_index_map, get_reduction_blocks
+from ..analysis.gemm import IterKind, get_index_map, get_reduction_blocks
 from ..base.sizes import get_extent
-from .base import GPUScheduleRule, unroll_explicitly
+from .base import PROCESSORS, GPUScheduleRule, unroll_explicitly
 from .inlining import auto_inline_consumer_chain, auto_inline_producers
-from .matmul import as_batched_product
+from .matmul import across_sum, as_batched_product
 
 _S, _I, _J, _K, _ = IterKind
-_PROCESSORS = 132
-"""Of an H100 and an H200; other GPUs have from half to twice as many."""
 _STEP = 16
 """Of a sum, what a block of threads holds in shared memory at once."""
 _MOST_PARTS = 32
@@ -68,11 +65,9 @@ class MatmulInParts(GPUScheduleRule):
             return None
         (block,) = found
         stmt = sch.get(block)
-        traits = detect_iter_traits(stmt)
-        if traits is None or any(region.buffer.dtype != "float32" for region in (*stmt.reads, *stmt.writes)):
+        across = across_sum(stmt)
+        if across is None or any(region.buffer.dtype != "float32" for region in (*stmt.reads, *stmt.writes)):
             return None
-        of_sum = {iv.var for iv, trait in zip(stmt.iter_vars, traits[3], strict=True) if trait.kind is _K}
-        across = tuple(_last(stmt, position) not in of_sum for position in range(2))
         if not as_batched_product(sch, block, (_S, _K, _I), (_S, _K, _J)):
             return None
         extents = [as_int(get_extent(sch, loop)) or 0 for loop in sch.get_loops(block)]
@@ -92,12 +87,6 @@ class MatmulInParts(GPUScheduleRule):
         return sch if _added(sch, block) else None
 
 
-def _last(stmt: Block, position: int) -> object:
-    """The index of the last dimension of what a block reads."""
-    region = stmt.reads[position].region
-    return region[-1].min if region else None
-
-
 def _plan(batch: int, m: int, n: int, k: int) -> tuple[_Tile, int]:
     """The tile of a product, and into how many parts its sum is cut."""
 
@@ -106,15 +95,15 @@ def _plan(batch: int, m: int, n: int, k: int) -> tuple[_Tile, int]:
 
     for tile in _TILES:
         # Two rounds of tiles keep the last round from leaving most processors without one.
-        if count(tile) >= 2 * _PROCESSORS:
+        if count(tile) >= 2 * PROCESSORS:
             return tile, 1
     tile = _TILES[-1] if m <= 32 else _TILES[1]
     steps = -(-k // _STEP)
-    parts = max(1, min(_MOST_PARTS, 2 * _PROCESSORS // count(tile), steps // 4))
+    parts = max(1, min(_MOST_PARTS, 2 * PROCESSORS // count(tile), steps // 4))
     return tile, parts
 
 
-def _tiled(sch: Schedule, block: BlockRV, tile: _Tile, across: tuple[bool, ...], batch: int) -> BlockRV:
+def _tiled(sch: Schedule, block: BlockRV, tile: _Tile, across: tuple[bool, bool], batch: int) -> BlockRV:
     """Tiles a product whose first loops, `batch` of them, say which product it is; returns the block that stores it."""
     *outer, i, j, k = sch.get_loops(block)
     by, vy, ty, yi = sch.split(i, [None, tile.row_groups, tile.rows, 4])

@@ -11,12 +11,11 @@ from ...ir.expr import IntImm, PrimExpr
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
-from ...tir.stmt import BufferRegion
 from ..analysis import get_root_block
-from ..analysis.gemm import IterKind, detect_iter_traits, get_reduction_blocks
+from ..analysis.gemm import IterKind, get_reduction_blocks
 from .base import GPUScheduleRule
 from .inlining import auto_inline_consumer_chain, auto_inline_producers
-from .matmul import as_batched_product, check_sm_version
+from .matmul import across_sum, as_batched_product, check_sm_version
 
 _WARP_SIZE = 32
 _WARPS = 4
@@ -91,7 +90,7 @@ def tensor_core_product(
     if target.kind.name != "cuda" or "dlight.do_not_tensorize" in sch.mod["main"].attrs:
         return None
     found = get_reduction_blocks(sch, sch.get_child_blocks(get_root_block(sch)))
-    if found is None or (traits := detect_iter_traits(sch.get(found[0]))) is None:
+    if found is None or (across := across_sum(sch.get(found[0]))) is None:
         return None
     (block,) = found
     stmt = sch.get(block)
@@ -99,23 +98,16 @@ def tensor_core_product(
     needed = architectures.get((a, out))
     if needed is None or a != b or architecture(target) < needed:
         return None
-    of_sum = {iv.var for iv, trait in zip(stmt.iter_vars, traits[3], strict=True) if trait.kind is _K}
     # The axis along which a factor lies in memory comes last, so that it is copied as it lies there.
-    across_a, across_b = (_last(region) not in of_sum for region in stmt.reads)
-    orders = (_S, _K, _I) if across_a else (_S, _I, _K), (_S, _K, _J) if across_b else (_S, _J, _K)
+    orders = (_S, _K, _I) if across[0] else (_S, _I, _K), (_S, _K, _J) if across[1] else (_S, _J, _K)
     if not as_batched_product(sch, block, *orders):
         return None
-    return TensorCoreProduct(block, a, out, (across_a, across_b))
+    return TensorCoreProduct(block, a, out, across)
 
 
 def architecture(target: Target) -> int:
     """The architecture of a target, as 90 of `sm_90a`; -1 where it is not known."""
     return check_sm_version((target.arch or "").rstrip("af"))
-
-
-def _last(region: BufferRegion) -> PrimExpr | None:
-    """The index of the last dimension."""
-    return region.region[-1].min if region.region else None
 
 
 def _tiles(m: PrimExpr, n: PrimExpr) -> _Tiles:

@@ -10,7 +10,7 @@
 As many blocks of threads as the GPU has processors take tiles in turn, so copies for a tile begin while results of the
 one before are stored. The kernel is written as it is: no sequence of schedule primitives gives warps different work.
 
-On an H100 it has 0.86 of cuBLAS' speed at 4096³ and 0.93 at 8192³ in float16 and bfloat16 (`benchmarks.gpu`).
+On an H100 it has 0.85 of cuBLAS' speed at 4096³ and 0.93 at 8192³ in float16 and bfloat16 (`benchmarks.gpu`).
 """
 
 from __future__ import annotations
@@ -59,14 +59,12 @@ from ...tir.stmt import (
 )
 from ..analysis.leaves import extent_of, leaves
 from ..analysis.values import Loaded, at_values, root_block
-from .base import GPUScheduleRule
+from .base import PROCESSORS, GPUScheduleRule
 from .inlining import auto_inline_consumer_chain, auto_inline_producers
 from .matmul_tensorization import MatmulInt8Tensorization, MatmulTensorization, architecture, tensor_core_product
 
 _ARCHITECTURE = 90
 """The one that has these instructions; later ones have others."""
-_PROCESSORS = 132
-"""Of an H100 and an H200. On a GPU that has fewer, some blocks of threads run after the others."""
 _WARP, _WARPGROUP = 32, 128
 _ROWS = 64
 """Rows of the result that a warpgroup computes."""
@@ -255,7 +253,7 @@ class _Kernel:
         self.tiles_m, self.tiles_n = _tiles(m, self.rows), _tiles(n, self.columns)
         self.steps = _tiles(k, factors[0].depth)
         self.tiles = ops.cast("int32", batch) * self.tiles_m * self.tiles_n
-        self.grid = ops.minimum(self.tiles, _PROCESSORS)
+        self.grid = ops.minimum(self.tiles, PROCESSORS)
 
     def body(self) -> Stmt:
         """The kernel, and what the host says of the tensors that it copies."""
@@ -415,7 +413,7 @@ def _tile_of(*extents: PrimExpr) -> tuple[int, int]:
     rows = _ROWS if m is not None and m <= _ROWS else 2 * _ROWS
     if n is not None and n <= 64:
         return rows, 64
-    if batch is None or m is None or n is None or batch * -(-m // rows) * -(-n // 256) < _PROCESSORS:
+    if batch is None or m is None or n is None or batch * -(-m // rows) * -(-n // 256) < PROCESSORS:
         return rows, 128
     return rows, 256
 
