@@ -264,12 +264,63 @@ def test_loops_that_are_known_to_be_empty_are_left_alone(shape):
     assert Reduction().apply(kernel(lambda x: op.sum(x, axis=[1]), shape), Target("llvm")) is None
 
 
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((100_000, 8), [0]),
+        ((3, 57_344), [1]),
+        ((8, 33, 56, 56), [0, 2, 3]),
+        ((1 << 21,), None),
+        ((9, 3, 11_000), [0, 2]),
+    ],
+)
+def test_long_sums_are_exact(shape, axis):
+    # One after the other, this many elements would leave an error of more than 1e-6 in most of these sums.
+    func = kernel(lambda x: op.sum(x, axis), shape)
+    data = np.abs(random(*shape))
+    exact = np.sum(data.astype("float64"), None if axis is None else tuple(axis))
+    assert np.abs(outcome(func, data) / exact - 1).max() < 4e-7
+
+
+def test_long_moments_are_exact():
+    func = kernel(lambda x, g, b: op.nn.group_norm(x, g, b, 2, 1, [2, 3]), (1, 8, 112, 112), (8,), (8,))
+    x = random(1, 8, 112, 112)
+    rows = x.astype("float64").reshape(2, -1)
+    exact = (rows - rows.mean(1, keepdims=True)) / np.sqrt(rows.var(1, keepdims=True) + 1e-5)
+    found = outcome(func, x, np.ones(8, "float32"), np.zeros(8, "float32")).reshape(2, -1)
+    assert np.abs(found - exact).max() < 2e-6
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "dtype", "parts"),
+    [
+        (lambda x: op.sum(x, [1]), (64, 8192), "float32", True),
+        (lambda x: op.sum(x, [1]), (64, 2048), "float32", False),  # short
+        (lambda x: op.sum(x, [1]), (64, 8191), "float32", False),  # a prime
+        (lambda x: op.sum(x, [1]), (64, 8192), "int32", False),  # exact in any order
+        (lambda x: op.max(x, [1]), (64, 8192), "float32", False),
+    ],
+    ids=["long", "short", "prime", "integers", "maximum"],
+)
+def test_only_long_sums_of_floats_are_split(build, shape, dtype, parts):
+    text = scheduled(kernel(build, shape, dtype=dtype)).script()
+    assert ("_rf[" in text) == parts
+
+
 def test_sums_of_everything():
     x = random(640, 512)
     func = kernel(lambda x: op.sum(x), x.shape)
     np.testing.assert_allclose(outcome(func, x), x.sum(dtype="float64"), rtol=1e-5)
     (threads,) = of_kind(scheduled(func), tir.ForKind.PARALLEL)
-    assert 4 <= int(threads.extent) <= 16
+    assert threads.extent >= 4
+
+
+def test_extremes_of_everything():
+    x = random(640, 512)
+    func = kernel(lambda x: op.max(x), x.shape)
+    np.testing.assert_array_equal(outcome(func, x), x.max())
+    (threads,) = of_kind(scheduled(func), tir.ForKind.PARALLEL)
+    assert 4 <= threads.extent <= 16
 
 
 @pytest.mark.parametrize(

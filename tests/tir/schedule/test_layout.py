@@ -125,6 +125,29 @@ def test_transform_block_layout():
     check_schedule(transpose, expected, lambda sch: sch.transform_block_layout("B", lambda i, j: (i * 8 + j,)))
 
 
+def test_transform_block_layout_of_a_single_row():
+    """A variable with a single value may be bound to it instead of to its loop; one with several may not be."""
+
+    @T.prim_func
+    def row(A: T.Buffer((1, 8, 12), "float32"), B: T.Buffer((1, 8, 12), "float32")):
+        for i, j, k in T.grid(1, 8, 12):
+            with T.block("B"):
+                vi = T.axis.spatial(1, 0)
+                vj, vk = T.axis.remap("SS", [j, k])
+                B[vi, vj, vk] = A[vi, vj, vk] * T.float32(2)
+
+    def transform(sch):
+        sch.transform_block_layout("B", lambda i, j, k: (i, j * 12 + k))
+
+    text = check_schedule(row, None, transform).mod["main"].script()
+    assert "for ax0, ax1 in T.grid(1, 96):" in text and 'v0, v1 = T.axis.remap("SS", [ax0, ax1])' in text
+
+    sch = Schedule(row, error_render_level="fast")
+    sch.split(sch.get_loops("B")[1], [2, 4])
+    with pytest.raises(ScheduleError, match="not variables of outer loops"):
+        sch.transform_block_layout("B", lambda i, j, k: (i, j * 12 + k))
+
+
 def test_transform_block_layout_of_a_reduction():
     def transform(sch):
         sch.transform_block_layout("C", lambda i, j, k: (i * 10 + j, k))

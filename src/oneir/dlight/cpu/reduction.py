@@ -14,20 +14,22 @@ and extremes along a row, since the updates of a reduction may come in any order
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from ...ir.expr import PrimExpr, Var, as_int
+from ...ir.expr import FloatImm, PrimExpr, Var, as_int
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
-from ...tir.stmt import BufferStore
+from ...tir.stmt import BufferStore, SeqStmt
 from ...tir.stmt_functor import loads
 from ..analysis.leaves import Leaf, leaves, variables, with_plain_indices
 from .base import CPUScheduleRule, largest_divisor, parallelize
-from .spatial import calls_in, fuse_contiguous, schedule_leaf
+from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf
 
 UNROLLED = 16
 """Extent of a window up to which LLVM unrolls the loops over it, which makes its loads independent of one another."""
@@ -35,6 +37,11 @@ RECOMPUTED = 1.25
 """How many times the work may grow when rows that windows share are computed for each of them."""
 ROWS, ROW_ELEMENTS = 8, 1 << 12
 """Rows that are computed together, and the elements that they have at most, so that they stay in the first cache."""
+PART = 1 << 11
+"""Elements of a sum that are added to one another before they meet others: what many small ones add to a large sum is
+rounded each time, so a long sum is one of parts."""
+LONG = 1 << 8
+"""Elements along a reduction axis that are worth vectors, however many results there are."""
 CHUNKS = 16
 """Tasks that a reduction to very few elements is split into."""
 CHUNK_WORK = 1 << 14
@@ -50,6 +57,8 @@ class Reduction(CPUScheduleRule):
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None
         inline_cheap_producers(sch)
+        for leaf in leaves(sch) or ():
+            sum_in_parts(sch, leaf)
         found = leaves(sch) or []
         outer = shared_axes(sch, found)
         along = {vector_axis(leaf) is not None for leaf in found if leaf.reduces} == {True}
@@ -136,6 +145,51 @@ def _steps(axes: Sequence[IterVar]) -> int:
     return steps
 
 
+# -- long sums --
+
+
+def sum_in_parts(sch: Schedule, leaf: Leaf) -> None:
+    """Splits a long sum of floats into sums of parts, if its length has a divisor that serves."""
+    axes = [iv for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce]
+    first = len(leaf.extents) - len(axes)
+    extents = [extent for extent in leaf.extents[first:] if extent is not None]
+    if len(extents) < len(axes) or math.prod(extents) < 2 * PART or not _adds_floats(leaf):
+        return
+    along, run = vector_axis(leaf), contiguous_run(leaf.block, [iv.var for iv in axes])
+    if len(run) > 1:
+        sch.transform_block_layout(leaf.handle, lambda *at: _fused(at, [first + i for i in run], leaf.extents))
+        extents[run.start : run.stop] = [math.prod(extents[i] for i in run)]
+    loops = sch.get_loops(leaf.handle)[first:]
+    # The innermost loops are one part, and the last of them as much of its elements as still fit.
+    length = 1
+    while length * extents[-1] <= PART:
+        length *= extents.pop()
+        loops.pop()
+    part = largest_divisor(extents[-1], PART // length)
+    if 1 < part < extents[-1]:
+        loops[-1], _ = sch.split(loops[-1], [None, part])
+    if 4 * part * length >= PART:
+        # What is contiguous in memory stays contiguous in the results of parts.
+        sch.rfactor(sch.fuse(*loops), first if along is None else first - 1)
+        # The axis of the parts, which comes first, belongs behind the axes of the result.
+        sch.reorder_block_iter_var(leaf.handle, [*range(1, first + 1), 0])
+
+
+def _fused(at: Sequence[Var], run: Sequence[int], extents: Sequence[int | None]) -> list[PrimExpr]:
+    """Indices with those of some neighbouring dimensions made one."""
+    position: Any = at[run[0]]
+    for i in run[1:]:
+        position = position * extents[i] + at[i]
+    return [*at[: run[0]], position, *at[run[-1] + 1 :]]
+
+
+def _adds_floats(leaf: Leaf) -> bool:
+    """Whether a reduction is one or several sums of floats: it starts with zeros."""
+    init = leaf.block.init
+    stores = init.seq if isinstance(init, SeqStmt) else [init]
+    return all(isinstance(s, BufferStore) and isinstance(s.value, FloatImm) and s.value.value == 0 for s in stores)
+
+
 # -- what belongs together --
 
 
@@ -177,6 +231,8 @@ def vector_axis(leaf: Leaf) -> Var | None:
         used = variables(load.indices[-1])
         for axis, extent in size.items():
             steps = 64 if extent is None else extent
+            if axis in used and axis in reducing and steps >= LONG:
+                return None
             if axis in used and steps > best[0]:
                 best = steps, None if axis in reducing else axis
     spatial = [axis for axis in size if axis not in reducing]

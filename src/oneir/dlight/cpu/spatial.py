@@ -16,10 +16,10 @@ from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
-from ...tir.stmt import BufferStore
+from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
-from ..analysis.leaves import Leaf, leaves, reduces, variables, with_plain_indices
+from ..analysis.leaves import Leaf, extent_of, leaves, reduces, variables, with_plain_indices
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
 
@@ -103,19 +103,27 @@ def fuse_contiguous(
     `axes` are the block's variables that `loops` are for; returns the loops that there are then, and the outermost
     variable of each.
     """
-    block, axes, loops = sch.get(handle), list(axes), list(loops)
-    sizes = {iv.var: as_int(iv.dom.extent) for iv in block.iter_vars}
+    axes, loops = list(axes), list(loops)
+    run = contiguous_run(sch.get(handle), axes)
+    for inner in reversed(run[1:]):
+        del axes[inner]
+        loops[inner - 1] = sch.fuse(loops[inner - 1], loops.pop(inner))
+    return axes, loops
+
+
+def contiguous_run(block: Block, axes: Sequence[Var]) -> range:
+    """The positions of the innermost axes with more than one element over which all accesses run without gaps."""
+    sizes = {iv.var: as_int(extent_of(iv)) for iv in block.iter_vars}
     places = _Places({axis for axis, extent in sizes.items() if extent != 1})
     places(block.body)
-    kept = [i for i, axis in enumerate(axes) if sizes[axis] != 1]
-    while len(kept) > 1:
-        outer, inner = axes[kept[-2]], axes[kept[-1]]
-        if kept[-2] + 1 != kept[-1] or not all(_adjacent(place, outer, inner, sizes[inner]) for place in places.found):
+    last = next((i for i in reversed(range(len(axes))) if sizes[axes[i]] != 1), 0)
+    first = last
+    while first > 0 and sizes[axes[first - 1]] != 1:
+        outer, inner = axes[first - 1], axes[first]
+        if not all(_adjacent(place, outer, inner, sizes[inner]) for place in places.found):
             break
-        last = kept.pop()
-        del axes[last]
-        loops[kept[-1]] = sch.fuse(loops[kept[-1]], loops.pop(last))
-    return axes, loops
+        first -= 1
+    return range(first, last + 1)
 
 
 class _Places(Visitor):

@@ -285,8 +285,11 @@ def _moved_predicate(
 
 
 def check_trivial_binding(state: ScheduleState, realize: BlockRealize) -> None:
-    """Raises `PrimitiveError` unless the values of a block's variables are loop variables."""
-    if not all(isinstance(value, Var) for value in realize.iter_values):
+    """Raises `PrimitiveError` unless the values of a block's variables are loop variables, or 0 for one of extent 1."""
+    pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
+    if not all(
+        isinstance(value, Var) or (is_number(value, 0) and is_number(domain_of(v).extent, 1)) for v, value in pairs
+    ):
         raise PrimitiveError(
             state.mod,
             "The binding values of the {0} are not variables of outer loops.",
@@ -448,8 +451,8 @@ class Layout(ScheduleBase):
                     v0 = T.axis.spatial(256, ax0)
                     B[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2.0
 
-        The loops around the block must hold nothing else, start at 0, and be the values of its variables. Raises
-        `ScheduleError` otherwise.
+        The loops around the block must hold nothing else, start at 0, and be the values of its variables, where those
+        with a single value may be bound to 0. Raises `ScheduleError` otherwise.
         """
         handle = self._block(block)
         stmt: Block = self.get(handle)
