@@ -1,16 +1,49 @@
-"""Damaged copies of files: bytes changed, cut, repeated, and numbers made large."""
+"""Damaged copies of files, and whether a reader survives them: it may refuse, and that with an error of ours."""
 
 from __future__ import annotations
 
+import copy
+import json
+import math
+import os
+import resource
+import signal
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from oneir.runtime.error import OneIRError
 
+COPIES = 2000 if os.environ.get("ONEIR_TEST_LONG") else 60
+"""How many damaged copies of each kind of file are read."""
+SECONDS = 20
+"""After which reading a small file counts as hanging."""
+MEMORY = 2 << 30
+"""What reading a small file may take, in bytes, besides what the process has."""
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
+_DEEP = "too deep"
+"""Stands for arrays within arrays, which Python would not write."""
+_ODD = (
+    *(None, True, "", "x", "x" * 100_000, [], {}, [None], {"": 0}, [1, "1"], _DEEP),
+    *(0, 1, -1, 3, 1.5, 1e308, -0.0, 1 << 31, 1 << 63, -(1 << 63), 1 << 70, 10**400, math.nan, math.inf, -math.inf),
+    *("../secret", "/etc/passwd", "\0", "\ud800", "model.safetensors", "1", "__class__", "{{ 7 * 7 }}"),
+)
+_CODE = (
+    "compile",
+    "exec",
+    "os.exec",
+    "os.fork",
+    "os.posix_spawn",
+    "os.system",
+    "pickle.find_class",
+    "subprocess.Popen",
+)
+"""Events that say that code runs (https://docs.python.org/3/library/audit_events.html)."""
 
 
 def mutations(content: bytes, count: int, seed: int = 0) -> Iterator[bytes]:
@@ -47,6 +80,94 @@ def text_mutations(content: str, count: int, pieces: list[str], seed: int = 0) -
             middle = [pieces[rng.integers(len(pieces))], "", text[start:end] * 2, text[start:end][::-1]]
             text = text[:start] + middle[rng.integers(4)] + text[end if rng.integers(2) else start :]
         yield text
+
+
+def json_mutations(value: Any, count: int, seed: int = 0) -> Iterator[str]:
+    """Texts of copies of a JSON object in which some values became others: of another type, huge, from another place.
+
+    Values near the root change as often as those of long lists. Some keys are missing, some are there twice.
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        changed = copy.deepcopy(value)
+        for _ in range(rng.integers(1, 4)):
+            holder, key = _place(changed, rng)
+            match rng.integers(8):
+                case 0:
+                    del holder[key]
+                case 1 | 2:
+                    other, name = _place(changed, rng)
+                    holder[key] = copy.deepcopy(other[name])
+                case _:
+                    holder[key] = copy.deepcopy(_ODD[rng.integers(len(_ODD))])
+            if not changed:
+                break
+        text = json.dumps(changed).replace(json.dumps(_DEEP), "[" * 50_000 + "]" * 50_000)
+        if isinstance(changed, dict) and changed and rng.integers(6) == 0:
+            twice = json.dumps([*changed][rng.integers(len(changed))])
+            text = f"{text[:-1]}, {twice}: {json.dumps(_ODD[rng.integers(len(_ODD))])}}}"
+        yield text
+
+
+def _place(value: Any, rng: np.random.Generator) -> tuple[Any, Any]:
+    """An object or array somewhere in a value that is not empty, and one of its keys."""
+    while True:
+        keys = [*value] if isinstance(value, dict) else [*range(len(value))]
+        key = keys[rng.integers(len(keys))]
+        inner = value[key]
+        if not isinstance(inner, (dict, list)) or not inner or rng.integers(4) == 0:
+            return value, key
+        value = inner
+
+
+def survives_alone(attempt: Callable[[], object], folder: Path) -> bool:
+    """Whether an attempt succeeds in a process of its own.
+
+    It fails the test if it raises any error but ours, dies, hangs, takes much memory, opens a file that is not in this
+    folder, or runs code. What it needs is imported already.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writer, _report(attempt, folder.resolve()).encode("utf-8", "replace")[:60_000])
+        os._exit(0)
+    os.close(writer)
+    with open(reader, encoding="utf-8") as pipe:
+        report = pipe.read()
+    signalled = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if report not in ("read", "refused"):
+        pytest.fail(report or f"the process ended by {signal.Signals(-signalled).name}")
+    return report == "read"
+
+
+def _report(attempt: Callable[[], object], folder: Path) -> str:
+    """What becomes of an attempt; this process is for it alone."""
+    watching, seen = True, list[str]()
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if not watching:
+            return
+        outside = event == "open" and not (
+            isinstance(arguments[0], (str, bytes)) and Path(os.fsdecode(arguments[0])).resolve().is_relative_to(folder)
+        )
+        if outside or event in _CODE:
+            seen.append(f"{event} {arguments[:1]}")
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process wherever it is
+    signal.alarm(SECONDS)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
+    sys.addaudithook(watch)
+    try:
+        attempt()
+        report = "read"
+    except OneIRError:
+        report = "refused"
+    except BaseException:
+        watching = False
+        report = traceback.format_exc()
+    watching = False
+    return f"what was read did {seen}" if seen else report
 
 
 def survives(attempt: Callable[[], object]) -> bool:

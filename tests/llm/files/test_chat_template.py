@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import transformers
-from hostile import refused, survives, text_mutations
+from hostile import COPIES, refused, survives, text_mutations
 from tokenizers import Tokenizer, models
 
 from oneir.llm.files.chat_template import TemplateRenderer
@@ -142,13 +142,27 @@ def test_the_process_ends_with_its_owner():
         os.kill(pid, 0)
 
 
-def test_mutated_templates_are_rendered_or_refused(renderer):
+def test_mutated_templates_are_rendered_or_refused(renderer, tmp_path):
     pieces = ["{%", "%}", "{{", "}}", "{#", "|tojson", "|attr('__class__')", ".__init__", "range(99999)", "* 9999999"]
     pieces += ["{% for a in messages %}", "{% endfor %}", "{% include 'x' %}", "**", "self", "lipsum()", "cycler", "%r"]
     variables = {"messages": MESSAGES, "tools": TOOLS, "add_generation_prompt": True, "bos_token": "<s>"}
     outcomes = set()
-    for template in text_mutations(CHATML, 250, pieces):
-        outcomes.add(survives(lambda template=template: renderer.render(template, variables)))
-    for template in text_mutations(TURNS, 250, pieces, seed=1):
-        outcomes.add(survives(lambda template=template: renderer.render(template, variables)))
-    assert outcomes == {True, False}
+    pieces += ["{% set x = x ~ x %}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{% extends '/etc/passwd' %}"]
+    pieces += [
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{% import 'os' as os %}",
+        "(" * 500,
+        "{% if 1 %}" * 99,
+    ]
+    pieces += ["{% for a in range(9999) %}{% for b in range(9999) %}", "'x' * 99999999", "|center(99999999)", "|pprint"]
+    pieces += [
+        f"{{{{ cycler.__init__.__globals__.os.system('touch {tmp_path}/written') }}}}",
+        "|map(attribute='__class__')",
+    ]
+    for template in (*text_mutations(CHATML, COPIES, pieces), *text_mutations(TURNS, COPIES, pieces, seed=1)):
+
+        def render(template=template):
+            assert "root:" not in renderer.render(template, variables)  # of /etc/passwd
+
+        outcomes.add(survives(render))
+    assert outcomes == {True, False} and not any(tmp_path.iterdir())

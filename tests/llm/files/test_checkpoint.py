@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hostile import refused, survives, text_mutations, written
+from hostile import COPIES, json_mutations, refused, survives_alone, text_mutations, written
 from safetensors.numpy import save
 
 from oneir.llm.files.checkpoint import Checkpoint
@@ -174,10 +174,12 @@ def test_mutated_configurations_are_read_or_refused(tmp_path):
         for name in checkpoint.names():
             checkpoint.read(name)
 
-    for index, text in enumerate(text_mutations(json.dumps(config), 500, pieces)):
+    read_all()
+    copies = [*text_mutations(json.dumps(config), COPIES, pieces), *json_mutations(config, COPIES)]
+    for index, text in enumerate(copies):
         name = "generation_config.json" if index % 5 == 0 else "config.json"
         (folder / name).write_text(text, encoding="utf-8")
-        outcomes.add(survives(read_all))
+        outcomes.add(survives_alone(read_all, folder))
         (folder / name).write_text(json.dumps(config))
     assert outcomes == {True, False}
 

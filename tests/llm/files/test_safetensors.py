@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from hostile import mutations, refused, survives, written
+from hostile import COPIES, json_mutations, mutations, refused, survives_alone, written
 from safetensors.numpy import save
 from safetensors.torch import save_file
 
@@ -114,17 +114,31 @@ def test_a_folder_without_weights_says_what_it_has(tmp_path):
     refused("model.safetensors: expected the safetensors format, found 8 bytes", lambda: Safetensors(tmp_path))
 
 
-def test_mutated_files_are_read_or_refused(tmp_path, monkeypatch):
+@pytest.mark.parametrize("changed", ["bytes", "header", "index"])
+def test_mutated_files_are_read_or_refused(changed, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
     content = save_param_dict({"a": np.ones((2, 3), "float32"), "b": np.arange(5), "c": np.ones(4, ml_dtypes.bfloat16)})
-    written(tmp_path / "model.safetensors", content)
-    outcomes = set()
+    size = int.from_bytes(content[:8], "little")
+    header, items = json.loads(content[8 : 8 + size]), content[8 + size :]
+    name, copies = "model.safetensors", mutations(content, COPIES)
+    if changed == "header":  # tensors that overlap or end behind the file, of other dtypes and shapes
+        texts = (text.encode() for text in json_mutations(header, COPIES))
+        copies = (len(text).to_bytes(8, "little") + text + items for text in texts)
+    elif changed == "index":
+        name = "model.safetensors.index.json"
+        written(folder / "one.safetensors", content)
+        written(tmp_path / "secret", content)
+        os.symlink(tmp_path / "secret", folder / "x")
+        places = {"metadata": {"total_size": 72}, "weight_map": {"a": "one.safetensors", "b": "one.safetensors"}}
+        copies = json_mutations(places, COPIES)
 
     def read_all():
-        weights = Safetensors(tmp_path)
+        weights = Safetensors(folder)
         assert sum(weights.read(name).nbytes for name in weights.names()) <= 100 * len(content)
 
-    for mutated in mutations(content, 500):
-        in_memory = np.frombuffer(mutated, np.uint8)
-        monkeypatch.setattr("oneir.llm.files.safetensors.map_file", lambda path, data=in_memory: data)
-        outcomes.add(survives(read_all))
+    outcomes = set()
+    for mutated in copies:
+        written(folder / name, mutated)
+        outcomes.add(survives_alone(read_all, folder))
     assert outcomes == {True, False}

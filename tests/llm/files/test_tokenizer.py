@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import unicodedata
+from typing import Any
 
 import gguf
 import numpy as np
 import pytest
 import tokenizers
 import transformers
-from hostile import mutations, refused, survives, text_mutations, written
+from hostile import COPIES, json_mutations, mutations, refused, survives, survives_alone, text_mutations, written
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from oneir.llm.files.tokenizer import Tokenizer
@@ -209,7 +211,7 @@ def test_pieces_are_joined_by_their_scores(tmp_path):
     count, rng = backend.get_vocab_size(), np.random.default_rng(0)
     scores = [0.0] * 259 + (-rng.permutation(count - 259).astype(float)).tolist()
     tokenizer = Tokenizer.open(gguf_of("llama", folder, tmp_path / "m.gguf", scores=scores))
-    of_piece = {backend.id_to_token(index): scores[index] for index in range(259, count)}
+    of_piece = {str(backend.id_to_token(index)): scores[index] for index in range(259, count)}
     for text in (
         "the quick brown fox",
         "isn't it over",
@@ -226,7 +228,7 @@ def test_what_a_gguf_file_says_of_spaces_and_ends(made, tmp_path):
     changes = {"add_space_prefix": False, "add_bos_token": False, "add_eos_token": True, "eot_token_id": 0}
     tokenizer = Tokenizer.open(gguf_of(kind, folder, tmp_path / "m.gguf", **changes))
     ids = tokenizer.encode("quick")
-    assert tokenizer.decode(ids) == "quick" and not tokenizer.backend.id_to_token(ids[0]).startswith("▁")
+    assert tokenizer.decode(ids) == "quick" and not str(tokenizer.backend.id_to_token(ids[0])).startswith("▁")
     assert ids[-1] in tokenizer.eos_ids and 0 in tokenizer.eos_ids and tokenizer.bos_id not in ids
 
 
@@ -296,7 +298,7 @@ def test_messages_get_no_second_begin(made):
     ids = tokenizer.encode_chat(messages)
     assert ids == reference.encode(expected, add_special_tokens=False)
     if kind != "qwen2":
-        assert ids.count(tokenizer.bos_id) == 1
+        assert [id for id in ids if id == tokenizer.bos_id] == ids[:1]
         assert tokenizer.encode(expected) == ids  # who encodes the text as any other gets no second one either
 
 
@@ -308,7 +310,8 @@ def test_templates_by_name(llama3, tmp_path):
     assert tokenizer.apply_chat_template([]) == "plain" and tokenizer.apply_chat_template([], [{}]) == "1 tools"
     written(tmp_path / "chat_template.jinja", "{{ bos_token }}{{ kind }}")
     assert Tokenizer.open(tmp_path).apply_chat_template([], kind="x") == "x"
-    refused("expected messages such as .* found 'Hi'", lambda: tokenizer.encode_chat(["Hi"]))
+    no_messages: Any = ["Hi"]
+    refused("expected messages such as .* found 'Hi'", lambda: tokenizer.encode_chat(no_messages))
 
 
 def test_ends_are_those_of_all_configurations(llama3, tmp_path):
@@ -398,6 +401,7 @@ def test_importing_takes_no_optional_package():
 def test_mutated_tokenizers_are_read_or_refused(made, tmp_path):
     _, folder, _ = made
     content = (folder / "tokenizer.json").read_text()
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
     tail = len(content) // 2
     pieces = ['"', "{", "}", "[", "]", "null", "-1", "1e9", ":", ",", '"type": "WordPiece"', '"(?=a*)*b"', "999999999"]
     pieces += [
@@ -418,18 +422,21 @@ def test_mutated_tokenizers_are_read_or_refused(made, tmp_path):
         stream = tokenizer.stream()
         assert isinstance("".join([*map(stream.add, ids), stream.finish()]) + tokenizer.decode(ids), str)
 
+    def try_each(name, texts):
+        original = (tmp_path / name).read_bytes()
+        for text in texts:
+            written(tmp_path / name, text.encode("utf-8", "replace"))
+            outcomes.add(survives_alone(use, tmp_path))
+        written(tmp_path / name, original)
+
+    use()
     config = (folder / "tokenizer_config.json").read_text()
-    written(tmp_path / "tokenizer_config.json", config)
-    for text in text_mutations(content[:1500], 100, pieces):  # settings and added tokens
-        written(tmp_path / "tokenizer.json", (text + content[1500:]).encode("utf-8", "replace"))
-        outcomes.add(survives(use))
-    for text in text_mutations(content[tail:], 30, pieces, seed=1):
-        written(tmp_path / "tokenizer.json", (content[:tail] + text).encode("utf-8", "replace"))
-        outcomes.add(survives(use))
-    written(tmp_path / "tokenizer.json", content)
-    for text in text_mutations(config, 50, pieces, seed=2):
-        written(tmp_path / "tokenizer_config.json", text.encode("utf-8", "replace"))
-        outcomes.add(survives(use))
+    settings = text_mutations(content[:1500], COPIES, pieces)  # and added tokens
+    try_each("tokenizer.json", (text + content[1500:] for text in settings))
+    try_each("tokenizer.json", (content[:tail] + text for text in text_mutations(content[tail:], 30, pieces, seed=1)))
+    try_each("tokenizer.json", json_mutations(json.loads(content), COPIES))
+    try_each("tokenizer_config.json", text_mutations(config, COPIES // 2, pieces, seed=2))
+    try_each("tokenizer_config.json", json_mutations(json.loads(config), COPIES // 2))
     assert outcomes == {True, False}
 
 

@@ -300,6 +300,25 @@ def test_unknown_families_and_incomplete_configurations() -> None:
 
 
 @pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        (
+            {"num_hidden_layers": 10**9},
+            "expected 'num_hidden_layers' to be a whole number from 1 to 1024, found 10000000",
+        ),
+        ({"hidden_size": "64"}, "expected 'hidden_size' to be a whole number from 1 to 1048576, found '64'"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": "2"}}, "expected 'factor' to be a number from"),
+        ({"num_key_value_heads": 3}, "expected heads of keys and values to divide 4 heads of queries, found 3"),
+        ({"num_attention_heads": 64}, "expected heads of an even size, found 1 for 64 heads of 64 elements"),
+    ],
+)
+def test_configurations_that_do_not_fit(facts: dict[str, Any], message: str) -> None:
+    model_of(BASE | {"model_type": "llama", "head_dim": None})
+    with pytest.raises(InvalidValue, match=message):
+        model_of({**BASE, "model_type": "llama", **facts})
+
+
+@pytest.mark.parametrize(
     ("option", "message"),
     [
         ({"quantization": "q3_0"}, "expected quantization of q4_0, q8_0, f16, bf16, f32, or None, found 'q3_0'"),

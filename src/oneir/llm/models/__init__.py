@@ -12,6 +12,7 @@ from typing import Any
 from ...runtime.error import InvalidValue, UnsupportedError
 from .bert import Encoder
 from .decoder import Decoder
+from .facts import checked
 
 FAMILIES = {
     "llama": "llama",
@@ -38,8 +39,9 @@ FAMILIES = {
 
 def model_of(config: Mapping[str, Any]) -> Decoder | Encoder:
     """The model of a configuration. Raises `UnsupportedError` for an unknown family, `InvalidValue` for a configuration
-    that lacks something.
+    that lacks something, or whose values are of other kinds or do not fit together.
     """
+    config = checked(config)
     family = config.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedError(f"models of the type {family!r} are not known; there are {', '.join(FAMILIES)}")

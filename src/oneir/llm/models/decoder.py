@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 from ...ir.expr import const
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
+from ...runtime.error import InvalidValue
 from ..kernels.attention import paged_attention, rotate_and_store
 from .model import FileModel
 from .rotary import rotary_frequencies
@@ -35,7 +36,10 @@ class ExpertsConfig:
 
 @dataclass(frozen=True)
 class DecoderConfig:
-    """The facts of a decoder. Sizes are numbers of elements."""
+    """The facts of a decoder. Sizes are numbers of elements.
+
+    Raises `InvalidValue` for facts that do not fit together.
+    """
 
     vocab_size: int
     hidden_size: int
@@ -73,6 +77,23 @@ class DecoderConfig:
     """Whether a sequence that grows beyond LongRoPE's original context is computed anew."""
 
     experts: ExpertsConfig | None = None
+
+    def __post_init__(self) -> None:
+        if self.heads % self.kv_heads:
+            raise InvalidValue(
+                f"the configuration of the model: expected heads of keys and values to divide {self.heads} heads of "
+                f"queries, found {self.kv_heads}"
+            )
+        if self.head_dim < 2 or self.head_dim % 2:
+            raise InvalidValue(
+                f"the configuration of the model: expected heads of an even size, found {self.head_dim} for "
+                f"{self.heads} heads of {self.hidden_size} elements"
+            )
+        if self.windows and len(self.windows) != self.layers:
+            raise InvalidValue(
+                f"the configuration of the model: expected a kind of attention for each of {self.layers} layers, found "
+                f"{len(self.windows)}"
+            )
 
     def window(self, layer: int) -> int | None:
         """How many positions a layer attends to; None is all of them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...runtime.error import UnsupportedError
+from ...runtime.error import InvalidValue, UnsupportedError
 
 
 def rotary_frequencies(parameters: Mapping[str, Any], dim: int, context: int) -> tuple[np.ndarray, float, int | None]:
@@ -21,7 +21,8 @@ def rotary_frequencies(parameters: Mapping[str, Any], dim: int, context: int) ->
 
     LongRoPE has two rows of frequencies, the second for sequences longer than the original context, which is given as
     well. `parameters` are those of a configuration: `rope_type`, `rope_theta` and what the type needs. `context` is the
-    largest number of positions. Raises `UnsupportedError` for an unknown type.
+    largest number of positions. Raises `UnsupportedError` for an unknown type, `InvalidValue` for numbers that give no
+    frequencies.
     """
     kind = parameters.get("rope_type", parameters.get("type", "default"))
     base = float(parameters.get("rope_theta", 10000.0))
@@ -33,7 +34,15 @@ def rotary_frequencies(parameters: Mapping[str, Any], dim: int, context: int) ->
         raise UnsupportedError(
             f"the rotary embedding of this configuration has the type {kind!r}; there are default, {', '.join(_KINDS)}"
         )
-    scaled, factor = compute(frequencies, parameters, dim, context)
+    try:
+        with np.errstate(all="ignore"):
+            scaled, factor = compute(frequencies, parameters, dim, context)
+    except (ArithmeticError, ValueError) as error:
+        raise InvalidValue(f"the rotary embedding of this configuration cannot be computed: {error}") from None
+    if not (np.isfinite(scaled).all() and math.isfinite(factor)):
+        raise InvalidValue(
+            f"the rotary embedding of this configuration has frequencies that are no numbers: {parameters}"
+        )
     original = parameters["original_max_position_embeddings"] if len(scaled.shape) == 2 else None
     return np.atleast_2d(scaled).astype(np.float32), float(factor), original
 
