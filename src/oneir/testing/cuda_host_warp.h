@@ -153,6 +153,10 @@ static void oneir_cp_async(int size, void* target, const void* source, int valid
 #define oneir_cp_async4(target, source, valid) oneir_cp_async(4, target, source, valid)
 #define oneir_cp_async8(target, source, valid) oneir_cp_async(8, target, source, valid)
 #define oneir_cp_async16(target, source, valid) oneir_cp_async(16, target, source, valid)
+template <class T>
+static void oneir_ldg32(T* target, bool valid, const T* source) {
+  *target = valid ? *source : T(0);
+}
 static void oneir_cp_async_commit() { ++oneir_current->group; }
 // The copies of all closed groups but the last N arrive.
 template <int N>

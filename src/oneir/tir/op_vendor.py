@@ -244,6 +244,7 @@ def simdgroup_multiply_accumulate(
 
 for _name in ("ptx_cp_async", "ptx_cp_async_bulk"):
     register(_name, OPAQUE, script_dtype_first=True, pointer_accesses={0: "w", 2: "r"})
+register("ptx_ldg32", OPAQUE, num_inputs=3, script_dtype_first=True, pointer_accesses={0: "w", 2: "r"})
 for _name, _count in (
     ("ptx_commit_group", 0),
     ("ptx_wait_group", 1),
@@ -324,6 +325,11 @@ def ptx_wait_barrier(barrier_id: Any) -> PrimExpr:
 def create_barriers(barrier_count: Any) -> PrimExpr:
     """Makes so many barriers."""
     return Call(VOID, "tir.create_barriers", [barrier_count])
+
+
+def ptx_ldg32(dtype: str, local_ptr: Any, predicate: Any, global_ptr: Any) -> PrimExpr:
+    """Loads 4 bytes from global memory to a register where the predicate holds, and sets it to zero elsewhere."""
+    return Call(dtype, "tir.ptx_ldg32", [local_ptr, predicate, global_ptr])
 
 
 # -- lanes --

@@ -85,6 +85,7 @@ def driven(target: Target) -> Target:
 def default_gpu_passes() -> list[Pass]:
     """From blocks to host functions and the kernels that they launch, for devices with threads."""
     target = Target.current(allow_none=True)
+    is_cuda = target is not None and target.kind.name == "cuda"
     config = PassContext.current().config
     return [
         transform.BindTarget(None if target is None else driven(target)),
@@ -102,7 +103,7 @@ def default_gpu_passes() -> list[Pass]:
         transform.LowerOpaqueBlock(),
         transform.FlattenBuffer(),
         transform.NarrowDataType(32),  # a device computes in int64 by several instructions
-        *([transform.InjectPTXAsyncCopy()] if target is not None and target.kind.name == "cuda" else []),
+        *([transform.InjectPTXAsyncCopy()] if is_cuda else []),
         transform.Simplify(),
         transform.LoopPartition(),
         transform.VectorizeLoop(not config.get("tir.disable_vectorize", False), mask_lanes=True),
@@ -123,6 +124,7 @@ def default_gpu_passes() -> list[Pass]:
         transform.LowerThreadAllreduce(),
         transform.BF16ComputeLegalize(),
         transform.FP8ComputeLegalize(),
+        *([transform.InjectPTXLDG32()] if is_cuda and config.get("tir.ptx_ldg32", False) else []),
         transform.AnnotateEntryFunc(),
         transform.VerifyMemory(),
         transform.AnnotateDeviceRegions(),

@@ -137,6 +137,14 @@ __device__ inline void oneir_cp_async{size}(void* target, const T* global, int v
 }}"""
 
 
+_LDG32 = """\
+template <class T>
+__device__ inline void oneir_ldg32(T* target, bool valid, const T* global) {
+  uint bits;
+  asm volatile("{ .reg .pred valid; setp.ne.b32 valid, %2, 0; @!valid mov.b32 %0, 0; @valid ld.global.b32 %0, [%1]; }"
+               : "=r"(bits) : "l"(global), "r"((int)valid) : "memory");
+  *target = *(T*)&bits;
+}"""
 _COMMIT = """\
 __device__ inline void oneir_cp_async_commit() {
 #if __CUDA_ARCH__ >= 800
@@ -273,6 +281,12 @@ def _copy(emitter: KernelEmitter, call: e.Call) -> list[str]:
     return [f"{name}({target}, {source}, {valid})"]
 
 
+def _load_guarded(emitter: KernelEmitter, call: e.Call) -> list[str]:
+    target, valid, source = call.args
+    name = use(emitter, "oneir_ldg32", _LDG32)
+    return [f"{name}({emitter.pointer(target)}, {emitter.scalar(valid)}, {emitter.pointer(source)})"]
+
+
 def _commit(emitter: KernelEmitter, call: e.Call) -> list[str]:
     return [f"{use(emitter, 'oneir_cp_async_commit', _COMMIT)}()"]
 
@@ -301,6 +315,7 @@ WARP_CALLS: dict[str, Callable[[KernelEmitter, e.Call], list[str]]] = {
     "tir.mma_fill": _fill,
     "tir.mma_store": _store_matrix,
     "tir.ptx_cp_async": _copy,
+    "tir.ptx_ldg32": _load_guarded,
     "tir.ptx_commit_group": _commit,
     "tir.ptx_wait_group": _wait,
     "tir.tvm_warp_activemask": _active,

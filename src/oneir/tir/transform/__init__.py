@@ -33,6 +33,7 @@ from .hoist_expression import (
 from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
 from .inject_permuted_layout import InjectPermutedLayout
 from .inject_ptx_async_copy import InjectPTXAsyncCopy
+from .inject_ptx_ldg32 import InjectPTXLDG32
 from .inject_rolling_buffer import InjectRollingBuffer
 from .inject_software_pipeline import InjectSoftwarePipeline
 from .inject_virtual_thread import InjectVirtualThread
@@ -124,6 +125,7 @@ __all__ = [
     "InjectDoubleBuffer",
     "InjectDoubleBufferConfig",
     "InjectPTXAsyncCopy",
+    "InjectPTXLDG32",
     "InjectPermutedLayout",
     "InjectRollingBuffer",
     "InjectSoftwarePipeline",
