@@ -307,6 +307,23 @@ def test_only_long_sums_of_floats_are_split(build, shape, dtype, parts):
     assert ("_rf[" in text) == parts
 
 
+def test_what_starts_with_zero_need_not_be_a_sum():
+    @T.prim_func
+    def main(A: T.Buffer((4, 8192), "float32"), B: T.Buffer((4,), "float32")):
+        for i, k in T.grid(4, 8192):
+            with T.block("B"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    B[vi] = T.float32(0)
+                B[vi] = B[vi] * T.float32(0.5) + A[vi, vk]
+
+    x = random(4, 8192)
+    expected = np.zeros(4)
+    for column in x.T:
+        expected = expected * 0.5 + column
+    np.testing.assert_allclose(outcome(main, x), expected, rtol=1e-5)
+
+
 def test_sums_of_everything():
     x = random(640, 512)
     func = kernel(lambda x: op.sum(x), x.shape)

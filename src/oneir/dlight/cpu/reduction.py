@@ -14,6 +14,7 @@ and extremes along a row, since the updates of a reduction may come in any order
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -57,8 +58,7 @@ class Reduction(CPUScheduleRule):
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None
         inline_cheap_producers(sch)
-        for leaf in leaves(sch) or ():
-            sum_in_parts(sch, leaf)
+        sch = with_long_sums_in_parts(sch)
         found = leaves(sch) or []
         outer = shared_axes(sch, found)
         along = {vector_axis(leaf) is not None for leaf in found if leaf.reduces} == {True}
@@ -148,17 +148,35 @@ def _steps(axes: Sequence[IterVar]) -> int:
 # -- long sums --
 
 
-def sum_in_parts(sch: Schedule, leaf: Leaf) -> None:
-    """Splits a long sum of floats into sums of parts, if its length has a divisor that serves."""
-    axes = [iv for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce]
+def with_long_sums_in_parts(sch: Schedule) -> Schedule:
+    """The schedule with long sums of floats split into sums of parts, where their lengths have divisors that serve."""
+    for leaf in leaves(sch) or ():
+        axes = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce]
+        extents = [extent for extent in leaf.extents[len(leaf.extents) - len(axes) :] if extent is not None]
+        if len(extents) < len(axes) or math.prod(extents) < 2 * PART or not _starts_with_float_zeros(leaf):
+            continue
+        trial = sch.copy()
+        try:
+            sum_in_parts(trial, leaf, axes, extents)
+        except ScheduleError:
+            continue  # not a sum
+        sch = trial
+    return sch
+
+
+def sum_in_parts(sch: Schedule, leaf: Leaf, axes: list[Var], extents: list[int]) -> None:
+    """Splits a sum over some axes into sums of parts, if their extents have divisors that serve."""
     first = len(leaf.extents) - len(axes)
-    extents = [extent for extent in leaf.extents[first:] if extent is not None]
-    if len(extents) < len(axes) or math.prod(extents) < 2 * PART or not _adds_floats(leaf):
-        return
-    along, run = vector_axis(leaf), contiguous_run(leaf.block, [iv.var for iv in axes])
-    if len(run) > 1:
-        sch.transform_block_layout(leaf.handle, lambda *at: _fused(at, [first + i for i in run], leaf.extents))
-        extents[run.start : run.stop] = [math.prod(extents[i] for i in run)]
+    # All axes over which accesses run without gaps are one, and so are those outside of them.
+    along, inner = vector_axis(leaf), contiguous_run(leaf.block, axes).start
+    inner = 0 if math.prod(extents[:inner]) == 1 else inner
+    parts = [slice(0, inner), slice(inner, None)] if inner else [slice(0, None)]
+    if len(parts) < len(axes):
+        sizes = extents
+        sch.transform_block_layout(
+            leaf.handle, lambda *at: [*at[:first], *(_position(at[first:][p], sizes[p]) for p in parts)]
+        )
+        extents = [math.prod(sizes[p]) for p in parts]
     loops = sch.get_loops(leaf.handle)[first:]
     # The innermost loops are one part, and the last of them as much of its elements as still fit.
     length = 1
@@ -175,16 +193,12 @@ def sum_in_parts(sch: Schedule, leaf: Leaf) -> None:
         sch.reorder_block_iter_var(leaf.handle, [*range(1, first + 1), 0])
 
 
-def _fused(at: Sequence[Var], run: Sequence[int], extents: Sequence[int | None]) -> list[PrimExpr]:
-    """Indices with those of some neighbouring dimensions made one."""
-    position: Any = at[run[0]]
-    for i in run[1:]:
-        position = position * extents[i] + at[i]
-    return [*at[: run[0]], position, *at[run[-1] + 1 :]]
+def _position(at: Sequence[Any], extents: Sequence[int]) -> Any:
+    """The position of an element in row-major order."""
+    return functools.reduce(lambda outer, pair: outer * pair[0] + pair[1], zip(extents[1:], at[1:], strict=True), at[0])
 
 
-def _adds_floats(leaf: Leaf) -> bool:
-    """Whether a reduction is one or several sums of floats: it starts with zeros."""
+def _starts_with_float_zeros(leaf: Leaf) -> bool:
     init = leaf.block.init
     stores = init.seq if isinstance(init, SeqStmt) else [init]
     return all(isinstance(s, BufferStore) and isinstance(s.value, FloatImm) and s.value.value == 0 for s in stores)
