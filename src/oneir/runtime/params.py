@@ -109,7 +109,7 @@ def stored_tensors(content: np.ndarray) -> dict[str, StoredTensor]:
     if len(content) < 8 or size > min(len(content) - 8, _LONGEST_HEADER):
         raise InvalidValue(f"expected the safetensors format, found {len(content)} bytes with a header of {size}")
     try:
-        header = json.loads(content[8 : 8 + size].tobytes())
+        header = json.loads(content[8 : 8 + size].tobytes().decode())  # UTF-8, where `loads` would guess
     except (ValueError, RecursionError) as error:
         raise InvalidValue(f"the header of the parameters is no JSON: {error}") from None
     if not isinstance(header, dict):
