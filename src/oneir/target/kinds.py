@@ -13,7 +13,8 @@ from ..runtime.error import NotRegistered
 
 OptionType = Literal["int", "bool", "str", "list[str]", "Target", "list[Target]"]
 
-# Every kind has these. `keys`, `host` and `tag` are kept apart from a target's other attributes.
+# Every kind has these. `keys`, `host` and `tag` are kept apart from a target's other attributes; `from_device`, the
+# number of a device of this machine, becomes what that device says of itself.
 COMMON: dict[str, OptionType] = {
     "keys": "list[str]",
     "host": "Target",
@@ -22,6 +23,7 @@ COMMON: dict[str, OptionType] = {
     "model": "str",
     "libs": "list[str]",
     "target_device_type": "int",
+    "from_device": "int",
 }
 
 

@@ -83,10 +83,12 @@ class Target(Object):
 
     `target` is text (`"cuda -arch=sm_80"`), the name of a tag (`"nvidia/nvidia-a100"`), a dictionary
     (`{"kind": "cuda", "arch": "sm_80"}`), the same as JSON, or another target. Targets are immutable; equal ones have
-    the same kind, keys, options and host. `str(target)` reads back as an equal target.
+    the same kind, keys, options and host. `str(target)` reads back as an equal target. The option `from_device`, the
+    number of a device of this machine (`"vulkan -from_device=0"`), stands for what that device says of itself, where
+    other options do not say it.
 
     Raises `NotRegistered` for an unknown kind or tag, `InvalidValue` for an unknown option, `InvalidOption` for a value
-    of the wrong type, `TypeMismatch` for what is no target at all.
+    of the wrong type, `DeviceError` for a device that is not there, `TypeMismatch` for what is no target at all.
     """
 
     __slots__ = ("_attrs", "_hash", "host", "keys", "kind", "tag")
@@ -410,6 +412,11 @@ def _from_config(config: dict[str, Any], name: str) -> _Fields:
                 f"Options: {', '.join(sorted(found.options))}."
             )
         values[option] = _convert(value, found.options[option], found.name, option)
+    if "from_device" in values:
+        queried = config_of_device(Device(found.device_type, values.pop("from_device")))
+        values |= {
+            option: value for option, value in queried.items() if option in found.options and option not in config
+        }
     own_tag = values.pop("tag", "")
     host = values.pop("host", None)
     keys = [*values.pop("keys", ())]
