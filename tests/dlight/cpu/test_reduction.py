@@ -272,6 +272,9 @@ def test_loops_that_are_known_to_be_empty_are_left_alone(shape):
         ((8, 33, 56, 56), [0, 2, 3]),
         ((1 << 21,), None),
         ((9, 3, 11_000), [0, 2]),
+        ((1, 3, 57_344), [0, 2]),
+        ((3, 57_344, 1), [1, 2]),
+        ((2, 1, 3, 1, 28_672, 1), [0, 1, 3, 4, 5]),
     ],
 )
 def test_long_sums_are_exact(shape, axis):

@@ -146,19 +146,19 @@ def test_mutated_templates_are_rendered_or_refused(renderer, tmp_path):
     pieces = ["{%", "%}", "{{", "}}", "{#", "|tojson", "|attr('__class__')", ".__init__", "range(99999)", "* 9999999"]
     pieces += ["{% for a in messages %}", "{% endfor %}", "{% include 'x' %}", "**", "self", "lipsum()", "cycler", "%r"]
     variables = {"messages": MESSAGES, "tools": TOOLS, "add_generation_prompt": True, "bos_token": "<s>"}
-    outcomes = set()
     pieces += ["{% set x = x ~ x %}", "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "{% extends '/etc/passwd' %}"]
     pieces += [
         "{{ ''.__class__.__mro__[1].__subclasses__() }}",
         "{% import 'os' as os %}",
-        "(" * 500,
-        "{% if 1 %}" * 99,
+        "|map(attribute='__class__')",
     ]
     pieces += ["{% for a in range(9999) %}{% for b in range(9999) %}", "'x' * 99999999", "|center(99999999)", "|pprint"]
     pieces += [
         f"{{{{ cycler.__init__.__globals__.os.system('touch {tmp_path}/written') }}}}",
-        "|map(attribute='__class__')",
+        "(" * 500,
+        "{% if 1 %}" * 99,
     ]
+    outcomes = set()
     for template in (*text_mutations(CHATML, COPIES, pieces), *text_mutations(TURNS, COPIES, pieces, seed=1)):
 
         def render(template=template):

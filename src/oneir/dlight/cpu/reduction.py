@@ -14,10 +14,8 @@ and extremes along a row, since the updates of a reduction may come in any order
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ...ir.expr import FloatImm, PrimExpr, Var, as_int
 from ...runtime.error import ScheduleError
@@ -28,6 +26,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore, SeqStmt
 from ...tir.stmt_functor import loads
+from ...topi.index import ravel
 from ..analysis.leaves import Leaf, leaves, variables, with_plain_indices
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf
@@ -168,34 +167,28 @@ def sum_in_parts(sch: Schedule, leaf: Leaf, axes: list[Var], extents: list[int])
     """Splits a sum over some axes into sums of parts, if their extents have divisors that serve."""
     first = len(leaf.extents) - len(axes)
     # All axes over which accesses run without gaps are one, and so are those outside of them.
-    along, inner = vector_axis(leaf), contiguous_run(leaf.block, axes).start
+    inner = contiguous_run(leaf.block, axes).start
     inner = 0 if math.prod(extents[:inner]) == 1 else inner
-    parts = [slice(0, inner), slice(inner, None)] if inner else [slice(0, None)]
-    if len(parts) < len(axes):
-        sizes = extents
+    groups = [slice(0, inner), slice(inner, None)] if inner else [slice(0, None)]
+    # The innermost of these are one part, and the last of them as much of its elements as still fit.
+    outer, length = [math.prod(extents[group]) for group in groups], 1
+    while length * outer[-1] <= PART:
+        length *= outer.pop()
+    part = largest_divisor(outer[-1], PART // length)
+    if 4 * part * length < PART:
+        return
+    along = vector_axis(leaf)
+    if len(groups) < len(axes):
         sch.transform_block_layout(
-            leaf.handle, lambda *at: [*at[:first], *(_position(at[first:][p], sizes[p]) for p in parts)]
+            leaf.handle, lambda *at: [*at[:first], *(ravel(at[first:][group], extents[group]) for group in groups)]
         )
-        extents = [math.prod(sizes[p]) for p in parts]
-    loops = sch.get_loops(leaf.handle)[first:]
-    # The innermost loops are one part, and the last of them as much of its elements as still fit.
-    length = 1
-    while length * extents[-1] <= PART:
-        length *= extents.pop()
-        loops.pop()
-    part = largest_divisor(extents[-1], PART // length)
-    if 1 < part < extents[-1]:
+    loops = sch.get_loops(leaf.handle)[first : first + len(outer)]
+    if part > 1:
         loops[-1], _ = sch.split(loops[-1], [None, part])
-    if 4 * part * length >= PART:
-        # What is contiguous in memory stays contiguous in the results of parts.
-        sch.rfactor(sch.fuse(*loops), first if along is None else first - 1)
-        # The axis of the parts, which comes first, belongs behind the axes of the result.
-        sch.reorder_block_iter_var(leaf.handle, [*range(1, first + 1), 0])
-
-
-def _position(at: Sequence[Any], extents: Sequence[int]) -> Any:
-    """The position of an element in row-major order."""
-    return functools.reduce(lambda outer, pair: outer * pair[0] + pair[1], zip(extents[1:], at[1:], strict=True), at[0])
+    # What is contiguous in memory stays contiguous in the results of parts.
+    sch.rfactor(sch.fuse(*loops), first if along is None else first - 1)
+    # The axis of the parts, which comes first, belongs behind the axes of the result.
+    sch.reorder_block_iter_var(leaf.handle, [*range(1, first + 1), 0])
 
 
 def _starts_with_float_zeros(leaf: Leaf) -> bool:
