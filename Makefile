@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test opencl webgpu cross test-long slow-tests lint types format clean
+.PHONY: demo test opencl webgpu cross test-long slow-tests lint types docs format clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
