@@ -285,15 +285,19 @@ def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> 
     domains: Any = {
         var: IntervalSet(loop.min, loop.min + loop.extent - 1) for var, loop in _loops(read.path[common:]).items()
     }
+
+    def range_of(index: PrimExpr) -> Any:
+        return analyzer.int_set(index, domains)
+
     for axis, (low, high) in enumerate(box):
         if reads_memory(read.first[axis]):
             return False
-        begin: Any = analyzer.int_set(read.first[axis], domains)
-        end: Any = analyzer.int_set(read.last[axis], domains)
         # Reads are in bounds, so writing all of a dimension is enough.
-        if not (analyzer.can_prove(low <= 0) or _at_most(low, begin.min_value, analyzer)):
+        from_first = analyzer.can_prove(low <= 0)
+        to_last = analyzer.can_prove(high >= buffer.shape[axis] - 1)
+        if not (from_first or _at_most(low, range_of(read.first[axis]).min_value, analyzer)):
             return False
-        if not (analyzer.can_prove(high >= buffer.shape[axis] - 1) or _at_most(end.max_value, high, analyzer)):
+        if not (to_last or _at_most(range_of(read.last[axis]).max_value, high, analyzer)):
             return False
     return True
 
