@@ -16,7 +16,7 @@ from oneir.ir import IRModule, structural_equal
 from oneir.ir.transform import Pass
 from oneir.relax.frontend import nn
 from oneir.runtime import llvm, load_module, tensor
-from oneir.runtime.error import CompileError, OneIRError
+from oneir.runtime.error import CompileError, OneIRError, ShapeMismatch
 from oneir.script import ir as I
 from oneir.script import tir as T
 
@@ -75,6 +75,20 @@ def test_equal_layers_are_one_kernel_and_public_forms_wait(compiled: list[str]) 
         ex[kernel]()
     assert len(compiled) == 3
     np.testing.assert_allclose(vm["forward"](tensor(x)).numpy(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_checks_of_public_forms_are_compiled_as_they_stand_and_hold(compiled: list[str]) -> None:
+    ex = relax.build(model(2)[0])
+    (kernel,) = [name for name in ex.library.names if name != "forward"]
+    x, w = (rng.standard_normal(shape, dtype="float32") for shape in ((8, 16), (1, 16, 16)))
+    result = np.zeros((8, 16), "float32")
+    ex[kernel](x, w, result)
+    np.testing.assert_allclose(result, x @ w[0], rtol=1e-4, atol=1e-5)
+    kernels_and_graph, public = compiled[:2], compiled[2]
+    assert not any(" optnone " in text for text in kernels_and_graph)
+    assert [f"@__oneir_{kernel}(" in line for line in public.splitlines() if " optnone " in line] == [True]
+    with pytest.raises(ShapeMismatch, match=rf"argument 2 .* of `{kernel}`: expected .*8, 16.* found .*7, 16"):
+        ex[kernel](x, w, result[1:])
 
 
 @pytest.mark.parametrize("file", ["model.so", "model.tar"])

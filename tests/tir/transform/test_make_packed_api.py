@@ -88,6 +88,17 @@ def test_a_symbolic_extent_is_bound_where_it_is_met_first_and_checked_elsewhere(
     ]
 
 
+def test_messages_say_a_constant_extent_as_a_number_whatever_its_type():
+    @T.prim_func
+    def clear(A: T.Buffer((T.int64(3), 5), "float32")):
+        A[0, 0] = T.float32(0)
+
+    extents = [m for m in messages(apply(MakePackedAPI(), clear)) if "elements in dimension" in m]
+    assert extents == [
+        f"ValueError: clear: argument 0 `A`: expected {n} elements in dimension {i}" for i, n in enumerate((3, 5))
+    ]
+
+
 def test_an_extent_that_no_argument_tells_is_refused():
     n = oneir.tir.Var("n", "int64")
     A = oneir.tir.decl_buffer((n * 2,), "float32", "A")

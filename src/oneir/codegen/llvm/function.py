@@ -212,15 +212,20 @@ done:
             w.emit(f"store {llvm_type} {value}, ptr {slot}, align 8")
         return address
 
-    def finish(self, linkage: str, symbol: str, parameters: list[str], inline: bool = True) -> None:
-        """Ends the function and adds its text to the module. `inline`: whether LLVM may inline it."""
+    def finish(
+        self, linkage: str, symbol: str, parameters: list[str], inline: bool = True, optimize_checks: bool = True
+    ) -> None:
+        """Ends the function and adds its text to the module.
+
+        `inline`: whether LLVM may inline it. `optimize_checks`: whether a few checks of arguments are optimized.
+        """
         w = self.w
         if w.reachable:
             w.emit("ret i32 0")
         else:
             w.emit("unreachable")
         attributes = w.module.attributes
-        if self.only_checks and len(w.lines) > MAX_OPTIMIZED_CHECKS:
+        if self.only_checks and not (optimize_checks and len(w.lines) <= MAX_OPTIMIZED_CHECKS):
             attributes = f"optnone noinline {attributes}"
         elif not inline:
             attributes = f"noinline {attributes}"

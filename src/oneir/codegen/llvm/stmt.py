@@ -157,7 +157,8 @@ class StmtEmitter(CallEmitter):
         holds, fails = w.label("holds"), w.label("fails")
         w.branch(self.expr(node.condition), holds, fails, likely=True)
         w.start(fails)
-        kind, message = "AssertionError", getattr(node.message, "value", str(node.message))
+        kind = "AssertionError"
+        message = node.message.value if isinstance(node.message, e.StringImm) else str(node.message)
         prefix = message.split(":", 1)[0]
         if prefix.endswith("Error") and prefix.isidentifier():
             kind, message = prefix, message[len(prefix) + 1 :].strip()

@@ -235,7 +235,8 @@ def _tensor(checks: _Checks, args: Var, i: int, tensor: PrimExpr, buffer: Buffer
     shape = checks.let(Var(f"{buffer.name}_shape", "handle"), _get(tensor, Field.TENSOR_SHAPE))
     for axis, dim in enumerate(buffer.shape):
         extent = _get(shape, Field.INT64_ELEMENT, index=axis)
-        checks.equate(dim, extent, f"{place}: expected {dim} elements in dimension {axis}")
+        expected = dim.value if isinstance(dim, IntImm) else dim  # 8, and not T.int64(8)
+        checks.equate(dim, extent, f"{place}: expected {expected} elements in dimension {axis}")
     _strides(checks, tensor, buffer, place)
     _data(checks, tensor, buffer, place)
 
