@@ -58,7 +58,7 @@ def expected(x, y, z):
 
 
 @needs_compiler
-@pytest.mark.parametrize("place", [(0, 0, 0), (64, 32, 2), (8, 5, 1), (-7, -60, 1), (0, 0, 3)])
+@pytest.mark.parametrize("place", [(0, 0, 0), (64, 32, 2), (8, 5, 1), (-8, -60, 1), (0, 0, 3)])
 def test_a_tile_is_permuted_and_zero_beyond_the_end(place):
     ex = oneir.build(tile, TARGET)
     with cuda_on_host("backward"):
@@ -73,6 +73,7 @@ def test_a_tile_is_permuted_and_zero_beyond_the_end(place):
     ("before", "after", "message"),
     [
         (r"oneir_copy_tile\(shared,", "oneir_copy_tile(shared + 8,", "does not go to a multiple of 128 bytes"),
+        (r"barriers, x,", "barriers, x + 7,", "a tile does not begin at 16 bytes of a row"),
         (r"oneir_mbarrier_init\(barriers, 1\)", "oneir_mbarrier_init(barriers, 0)", "a barrier is made for 0 arrivals"),
         (r"oneir_mbarrier_wait\(barriers, 0\)", "oneir_mbarrier_wait(barriers, 1)", "a tile is still being copied"),
         (r", 8192\)", ", 4096)", "wait forever: thread"),

@@ -97,6 +97,7 @@ static void oneir_copy_tile(void* target, const oneir_tensor_map* map, void* pla
   if (map->box[0] * map->itemsize != ONEIR_ROW || map->box[1] > 256 || map->box[2] > 256)
     oneir_fail("in line %d the rows of a tile do not have 128 bytes, or there are more than 256", line);
   if ((least | map->strides[1]) % 16) oneir_fail("in line %d rows of a tensor do not begin at 16 bytes", line);
+  if (x * (int)map->itemsize % 16) oneir_fail("in line %d a tile does not begin at 16 bytes of a row", line);
   if (oneir_tile_count == oneir_tile_capacity) {
     oneir_tile_capacity = oneir_tile_capacity ? 2 * oneir_tile_capacity : 64;
     oneir_tiles = (oneir_tile*)realloc(oneir_tiles, oneir_tile_capacity * sizeof(oneir_tile));
