@@ -35,7 +35,7 @@ from oneir.runtime.error import (
 )
 from oneir.runtime.tensor import tensor
 
-KEY = "a secret"
+SECRET = "a secret"
 LIMIT = 1 << 20
 
 
@@ -54,7 +54,7 @@ def server() -> Iterator[rpc.Server]:
     }
     for name, function in functions.items():
         oneir.register_global_func(name, function)
-    with rpc.Server(port=0, key=KEY, limit=LIMIT) as server:
+    with rpc.Server(port=0, secret=SECRET, limit=LIMIT) as server:
         yield server
     for name in functions:
         oneir.runtime.remove_global_func(name)
@@ -62,7 +62,7 @@ def server() -> Iterator[rpc.Server]:
 
 @pytest.fixture
 def remote(server: rpc.Server) -> Iterator[rpc.RemoteSession]:
-    with rpc.connect("127.0.0.1", server.port, KEY) as session:
+    with rpc.connect("127.0.0.1", server.port, secret=SECRET) as session:
         yield session
 
 
@@ -170,10 +170,14 @@ def test_files_come_back_and_go(remote: rpc.RemoteSession) -> None:
 
 
 def test_who_may_connect(server: rpc.Server) -> None:
-    with pytest.raises(InvalidValue, match="refused the session: the client's key is not that of this server"):
-        rpc.connect("127.0.0.1", server.port, "another")
-    with pytest.raises(InvalidValue, match=r"whoever reaches 0\.0\.0\.0 could run code here: give the server a key"):
-        rpc.Server("0.0.0.0")
+    with pytest.raises(InvalidValue, match="refused: the client's secret is not that of this server"):
+        rpc.connect("127.0.0.1", server.port, secret="another")
+    with pytest.raises(RPCError, match="refused: 'board' is not the key of this server"):
+        rpc.connect("127.0.0.1", server.port, "board", secret=SECRET)
+    with pytest.raises(
+        InvalidValue, match=r"whoever reaches 0\.0\.0\.0 could run code by this server: give it a secret"
+    ):
+        rpc.Server("0.0.0.0", key="board")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(DeviceError, match=f"no port from {port} to {port} of 127.0.0.1 is free"):
@@ -183,7 +187,7 @@ def test_who_may_connect(server: rpc.Server) -> None:
 
 
 def test_sessions_are_apart(server: rpc.Server, remote: rpc.RemoteSession) -> None:
-    with rpc.connect("127.0.0.1", server.port, KEY) as other:
+    with rpc.connect("127.0.0.1", server.port, secret=SECRET) as other:
         pids = {s.get_function("test.remote.pid")() for s in (remote, other)}
         assert len(pids) == 2 and os.getpid() not in pids
         other.upload(b"1", "mine")
@@ -199,7 +203,7 @@ def test_sessions_are_apart(server: rpc.Server, remote: rpc.RemoteSession) -> No
 
 
 def test_a_session_ends_when_its_time_is_over(server: rpc.Server) -> None:
-    short = rpc.connect("127.0.0.1", server.port, KEY, session_timeout=0.2)
+    short = rpc.connect("127.0.0.1", server.port, session_timeout=0.2, secret=SECRET)
     with short, pytest.raises(DeviceError, match="the session's time was over"):
         short.get_function("test.remote.sleep")(60)
 
@@ -211,7 +215,7 @@ def opened(server: rpc.Server) -> socket.socket:
     """A connection whose other side waits for messages."""
     connection = socket.create_connection(("127.0.0.1", server.port), 30)
     greeting, _ = wire.receive(connection, 0)
-    wire.send(connection, {"oneir-rpc": wire.VERSION, "signed": wire.sign(KEY, greeting["challenge"])})
+    wire.send(connection, {"oneir-rpc": wire.VERSION, "signed": wire.sign(SECRET, greeting["challenge"])})
     assert wire.receive(connection, 0)[0] == {"ok": True}
     return connection
 
@@ -294,7 +298,7 @@ def test_noise(server: rpc.Server, greeted: bool) -> None:
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(1 << 16):
                 pass  # until the other side has closed the connection
-    with rpc.connect("127.0.0.1", server.port, KEY) as remote:
+    with rpc.connect("127.0.0.1", server.port, secret=SECRET) as remote:
         assert remote.get_function("test.remote.add")(1, 2) == 3
 
 
@@ -319,12 +323,12 @@ def test_too_many_sessions_are_told_so(server: rpc.Server) -> None:
     sessions = []
     with pytest.raises(DeviceError, match="the server has 16 sessions already; try again later"):
         for _ in range(20):
-            sessions.append(rpc.connect("127.0.0.1", server.port, KEY))
+            sessions.append(rpc.connect("127.0.0.1", server.port, secret=SECRET))
     for session in sessions:
         session.close()
     for _ in range(100):
         try:
-            rpc.connect("127.0.0.1", server.port, KEY).close()
+            rpc.connect("127.0.0.1", server.port, secret=SECRET).close()
             return
         except DeviceError:
             time.sleep(0.05)
@@ -332,23 +336,27 @@ def test_too_many_sessions_are_told_so(server: rpc.Server) -> None:
 
 
 def test_a_session_goes_through_one_server_to_another(remote: rpc.RemoteSession, server: rpc.Server) -> None:
-    with rpc.Server(port=0, key="another") as other:
-        through = ["rpc.Connect", "127.0.0.1", server.port, KEY, False]
-        with rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=through) as far:
+    with rpc.Server(port=0, key="near", secret=SECRET) as other:
+        through = ["rpc.Connect", "127.0.0.1", server.port, "", False]
+        with rpc.connect("127.0.0.1", other.port, "near", secret=SECRET, session_constructor_args=through) as far:
             values = np.arange(6, dtype="float32")
             x = oneir.runtime.tensor(values, far.cpu())
             np.testing.assert_array_equal(far.get_function("test.remote.twice")(x).numpy(), values * 2)
             pids = {session.get_function("test.remote.pid")() for session in (far, remote)}
             assert len(pids) == 2 and os.getpid() not in pids
-        with pytest.raises(InvalidValue, match="the client's key is not that of this server"):
+        with pytest.raises(RPCError, match="'wrong' is not the key of this server"):
             wrong = ["rpc.Connect", "127.0.0.1", server.port, "wrong"]
-            rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=wrong)
+            rpc.connect("127.0.0.1", other.port, "near", secret=SECRET, session_constructor_args=wrong)
         with pytest.raises(RPCError, match=r"nobody listens at 127.0.0.1:1 "):
-            rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=["rpc.Connect", "127.0.0.1", 1])
+            rpc.connect(
+                "127.0.0.1", other.port, "near", secret=SECRET, session_constructor_args=["rpc.Connect", "127.0.0.1", 1]
+            )
         with pytest.raises(
             RPCError, match=r'a session is made by \["rpc.Connect", url, port, key\], found \[.rpc.Popen'
         ):
-            rpc.connect("127.0.0.1", other.port, "another", session_constructor_args=["rpc.PopenSession", "x"])
+            rpc.connect(
+                "127.0.0.1", other.port, "near", secret=SECRET, session_constructor_args=["rpc.PopenSession", "x"]
+            )
 
 
 def test_functions_for_trying_out_are_everywhere(remote: rpc.RemoteSession) -> None:
@@ -370,7 +378,7 @@ def test_functions_for_trying_out_are_everywhere(remote: rpc.RemoteSession) -> N
 
 
 def test_a_session_whose_time_is_over_says_so(server: rpc.Server) -> None:
-    session = rpc.connect("127.0.0.1", server.port, KEY, session_timeout=0.5)
+    session = rpc.connect("127.0.0.1", server.port, session_timeout=0.5, secret=SECRET)
     with session, pytest.raises(RPCSessionTimeoutError, match="the session's time was over while it was asked to call"):
         session.get_function("test.remote.sleep")(30)
 

@@ -10,6 +10,7 @@ import pytest
 import oneir
 from oneir import arith, testing, tir
 from oneir.ir.structural import StructuralMismatch
+from oneir.rpc.tracker import Tracker
 from oneir.runtime.error import AssertionFailure, InternalError, InvalidValue, NotRegistered, ShapeMismatch
 from oneir.script import tir as T
 from oneir.tir.transform import Simplify
@@ -250,10 +251,13 @@ def test_modules_are_run_from_files(where):
     else:
 
         class Address:
-            tracker_host, tracker_key = "127.0.0.1", "secret"
+            tracker_host, tracker_key = "127.0.0.1", "board"
 
-        with oneir.rpc.Server(key="secret") as server:
-            Address.tracker_port = server.port
+        with (
+            Tracker(port=0) as tracker,
+            oneir.rpc.Server(port=0, key="board", tracker_addr=("127.0.0.1", tracker.port)),
+        ):
+            Address.tracker_port = tracker.port
             found, times = testing.rpc_run(module, "cpu", args, rpc_config=Address)
     np.testing.assert_array_equal(found[1], [1, 2, 3, 4])
     assert times.mean > 0

@@ -1,6 +1,6 @@
 """The client's side of a session with another process: its files, devices, tensors, modules and functions.
 
-remote = connect("127.0.0.1", 9090, key="secret")
+remote = connect("127.0.0.1", 9090, secret="secret")
 remote.upload("lib.tar")
 add_one = remote.load_module("lib.tar")["add_one"]
 a = oneir.nd.array(values, remote.cpu())
@@ -28,7 +28,6 @@ from ..runtime.dtype import numpy_dtype
 from ..runtime.error import (
     DeviceError,
     InvalidValue,
-    OneIRError,
     RPCError,
     RPCSessionTimeoutError,
     TypeMismatch,
@@ -422,53 +421,42 @@ def connect(
     key: str = "",
     session_timeout: float = 0,
     session_constructor_args: Sequence[Any] | None = None,
+    enable_logging: bool = False,
+    *,
+    secret: str | None = None,
 ) -> RemoteSession:
-    """A session with the server at an address: a process of its own there, which ends with it.
+    """A session with the server at an address, or behind the proxy there: a process of its own, which ends with it.
 
-    key: that of the server, which is not sent itself. session_timeout: the seconds after which the server ends the
-    session, whatever it does; 0 stands for none. session_constructor_args: `["rpc.Connect", url, port, key]` is a
-    session with another server, which that one connects to; a sixth one and more are those of the next server.
+    key: the name that the server has. secret: that of the server, which is not sent itself; without it, what
+    ONEIR_RPC_SECRET says. session_timeout: the seconds after which the server ends the session, whatever it does; 0
+    stands for none. session_constructor_args: `["rpc.Connect", url, port, key, False]` is a session with another
+    server of the same secret, which that one connects to; a sixth one and more are those of the next server.
+    enable_logging has no effect.
 
-    Raises `DeviceError` if nobody listens there, `InvalidValue` if the server does not take the key, `RPCError` for
-    other ways to make a session.
+    Raises `RPCError` if nobody listens there, if the server has another key, and for other ways to make a session,
+    `InvalidValue` if it has another secret.
     """
-    try:
-        connection = socket.create_connection((url, port), 30)
-    except OSError as error:
-        raise DeviceError(
-            f"nobody listens at {url}:{port} ({error}); start a server there: oneir rpc-server --port {port}"
-        ) from None
-    try:
-        wire.at_once(connection)
-        through = list(session_constructor_args or ())
-        limit = _handshake(connection, f"{url}:{port}", key, session_timeout, through)
-        while through:
+    with wire.opened(url, port, "server") as connection:
+        secret, through = wire.known_secret(secret), list(session_constructor_args or ())
+        place = f"{url}:{port}"
+        while True:
+            greeting = wire.introduce(
+                connection,
+                place,
+                ("server", "proxy"),
+                secret,
+                key=key,
+                timeout=session_timeout,
+                through=through[:3],  # the key of the next server is for that one
+            )
+            if greeting["is"] == "proxy":
+                continue  # the server behind it comes next
+            if not through:
+                break
             _, url, port, key, *more = [*through, "", False][: max(5, len(through))]
-            through = more[1:]
-            limit = _handshake(connection, f"{url}:{port}", key, session_timeout, through)
+            place, through = f"{url}:{port}", more[1:]
+        limit = greeting.get("limit")
+        if type(limit) is not int or limit <= 0:
+            raise InvalidValue(f"expected a limit of bytes, found {limit!r:.20}")
         connection.settimeout(None)
         return RemoteSession(_Remote(connection, limit, session_timeout))
-    except OneIRError as error:
-        connection.close()
-        raise type(error)(f"{url}:{port} refused the session: {error}") from None
-
-
-def _handshake(connection: socket.socket, place: str, key: str, timeout: float, through: Sequence[Any]) -> int:
-    """Shows a server the key; returns the most bytes that it takes in a message."""
-    message, _ = wire.receive(connection, 0)
-    if "error" in message:
-        raise wire.decode_error(message["error"])
-    if message.get("oneir-rpc") != wire.VERSION:
-        found = message.get("oneir-rpc")
-        raise InvalidValue(f"{place} speaks version {found!r:.20}, and this release {wire.VERSION}")
-    signed = wire.sign(key, str(message.get("challenge")))
-    # The key of the next server is shown to that one alone.
-    hop = list(through[:3])
-    wire.send(connection, {"oneir-rpc": wire.VERSION, "signed": signed, "timeout": timeout, "through": hop})
-    answer, _ = wire.receive(connection, 0)
-    if "error" in answer:
-        raise wire.decode_error(answer["error"])
-    limit = message.get("limit")
-    if type(limit) is not int or limit <= 0:
-        raise InvalidValue(f"expected a limit of bytes, found {limit!r:.20}")
-    return limit

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import selectors
 import signal
 import socket
@@ -26,29 +25,26 @@ from .client import LocalSession
 from .wire import Disconnected
 
 HANDSHAKE_SECONDS = 10.0
-"""How long a client may take to show that it knows the key."""
+"""How long a client may take to show that it knows the secret."""
 
 
-def greet(connection: socket.socket, key: str, limit: int) -> tuple[float, socket.socket | None]:
-    """Asks a client for the key; returns for how many seconds it wants the session, 0 if it does not say, and the
-    connection with the server that the session is to be with, if it is not this one.
+def greet(connection: socket.socket, key: str, secret: str, limit: int) -> tuple[float, socket.socket | None]:
+    """Asks a client for the secret and the key; returns for how many seconds it wants the session, 0 if it does not
+    say, and the connection with the server that the session is to be with, if it is not this one.
 
-    Raises `InvalidValue` for another key or version, and `RPCError` for a server that is not reached, after the client
-    was told.
+    Raises `InvalidValue` for another secret or version, `RPCError` for another key, and for a server that is not
+    reached, after the client was told.
     """
     wire.at_once(connection)
     connection.settimeout(HANDSHAKE_SECONDS)
-    challenge = secrets.token_hex(32)
-    wire.send(connection, {"oneir-rpc": wire.VERSION, "challenge": challenge, "limit": limit})
+    greeting = wire.greeting("server", limit)
+    wire.send(connection, greeting)
     message, _ = wire.receive(connection, 0)
     try:
-        if message.get("oneir-rpc") != wire.VERSION:
-            raise InvalidValue(f"expected a client of version {wire.VERSION}, found {message.get('oneir-rpc')!r:.20}")
-        signed = message.get("signed")
-        if not isinstance(signed, str) or not secrets.compare_digest(
-            signed.encode(errors="replace"), wire.sign(key, challenge).encode()
-        ):
-            raise InvalidValue("the client's key is not that of this server")
+        wire.check_introduction(message, greeting, secret)
+        if message.get("key", "") != key:
+            found = message.get("key")
+            raise RPCError(f"{found!r:.100} is not the key of this server; one with a tracker is found by asking that")
         timeout = message.get("timeout", 0)
         if type(timeout) not in (int, float) or not 0 <= timeout < 1e9:
             raise InvalidValue(f"expected a number of seconds, found {timeout!r:.20}")
@@ -94,7 +90,7 @@ def _relay(one: socket.socket, other: socket.socket) -> None:
 
 
 class SessionProcess:
-    """What a client may do, once it has shown the key: each message names an operation, and gets one answer.
+    """What a client may do, once it has shown the secret: each message names an operation, and gets one answer.
 
     Memory and objects have numbers, given out here, and are looked up; a number that is not known is an error.
     """
@@ -333,9 +329,10 @@ def _count(device_type: int) -> int:
     return 0 if driver is None else driver.count()
 
 
-def serve(connection: socket.socket, key: str, limit: int) -> None:
-    """Serves one client, until it is gone or its time is over; what it then still runs ends with this process."""
-    timeout, next_one = greet(connection, key, limit)
+def serve(connection: socket.socket, timeout: float, next_one: socket.socket | None, limit: int) -> None:
+    """Serves a client that `greet` let in, until it is gone or its time is over; what it then still runs ends with this
+    process.
+    """
     if timeout:
         signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
         signal.setitimer(signal.ITIMER_REAL, timeout)

@@ -131,6 +131,8 @@ class RPCError(DeviceError):
 
     - **It has ended**: what was called there has crashed, or its process was killed, for memory, for instance. The
       server goes on; connect anew, and call with less.
+    - **The key** of the server is another one: it is a name, and `connect` must say the same one. A server of a tracker
+      is asked for there: `oneir.rpc.connect_tracker(address, port).request(key)`.
     - **A session through another server** is `session_constructor_args=["rpc.Connect", address, port, key]`; the server
       must reach that address itself. docs/rpc.md.
     """

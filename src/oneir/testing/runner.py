@@ -44,13 +44,13 @@ def rpc_run(
     export_func: Export | str = "tar",
     output_format: str | None = None,
 ) -> tuple[list[Any], BenchmarkResult]:
-    """As `local_run`, by the server at `rpc_config.tracker_host` and `.tracker_port` whose key is `.tracker_key`.
+    """As `local_run`, by a server with the key `rpc_config.tracker_key` that is free, or the next one that will be.
 
-    Without `rpc_config` the environment's TVM_TRACKER_HOST, TVM_TRACKER_PORT and TVM_TRACKER_KEY name it; a server
-    answers at the address itself, there is no tracker between.
+    The tracker at `rpc_config.tracker_host` and `.tracker_port` knows. Without `rpc_config`, the environment's
+    TVM_TRACKER_HOST, TVM_TRACKER_PORT and TVM_TRACKER_KEY say so.
     """
     where = [_setting(rpc_config, name) for name in ("tracker_host", "tracker_port", "tracker_key")]
-    session = rpc.connect(where[0], int(where[1]), key=where[2])
+    session = rpc.connect_tracker(where[0], int(where[1])).request(where[2])
     return _run(session, mod, device_type, args, evaluator_config, export_func, output_format)
 
 
