@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+import sys
+from types import SimpleNamespace
+
 import pytest
 
 from oneir.contrib.popen_pool import PopenPoolExecutor, PopenWorker, StatusKind
+from oneir.runtime.error import TypeMismatch
 from oneir.testing import (
     after_initializer,
     call_py_ffi,
@@ -41,3 +46,26 @@ def test_workers_outlive_their_functions():
     assert worker.recv() == "again" and worker.is_alive()
     worker.join()
     assert not worker.is_alive()
+
+
+def test_functions_inside_of_others_are_sent_by_the_package_for_it(monkeypatch: pytest.MonkeyPatch):
+    def inner():
+        raise AssertionError("it is not called here")
+
+    sent = []
+
+    def dumps(call):
+        sent.append(call)
+        return pickle.dumps((identity_after, ("by value", 0), {}))
+
+    worker = PopenWorker()
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(TypeMismatch, match=r"Can't .*inner.*sent where the package cloudpickle is installed"):
+        worker.send(inner)
+    assert not worker.is_alive(), "nothing was started for it"
+    monkeypatch.setitem(sys.modules, "cloudpickle", SimpleNamespace(dumps=dumps))
+    worker.send(inner, [1], {"a": 2})
+    assert worker.recv() == "by value"
+    assert sent == [(inner, (1,), {"a": 2})]
+    worker.send(identity_after, ["by name", 0])
+    assert worker.recv() == "by name" and len(sent) == 1

@@ -7,21 +7,27 @@
     with PopenPoolExecutor(max_workers=2, timeout=10) as pool:
         [result.value for result in pool.map_with_error_catching(function, range(10))]
 
-Functions, arguments and results are pickled; a process starts as a fresh one, so that a program which starts some runs
-what it does under `if __name__ == "__main__"`.
+Functions, arguments and results are pickled: functions by their names, and those that have none in their module, such
+as functions inside of others, by what they are, where the package cloudpickle is installed. A process starts as a fresh
+one, so that a program which starts some runs what it does under `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import importlib
 import multiprocessing
 import os
+import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
+
+from ..runtime.error import TypeMismatch
 
 
 class StatusKind(IntEnum):
@@ -58,6 +64,21 @@ def _serve(pipe: Connection, initializer: Callable[..., object] | None, initargs
             pipe.send(answer)
         except Exception as error:  # a value that cannot be pickled
             pipe.send((StatusKind.EXCEPTION, TypeError(f"the result cannot be sent between processes: {error}")))
+
+
+def _pickled(call: tuple[Any, ...]) -> bytes | memoryview:
+    """A call as `Connection.recv` reads it. Raises `TypeMismatch` for what cannot be sent."""
+    try:
+        return ForkingPickler.dumps(call)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        try:
+            by_value = importlib.import_module("cloudpickle")
+        except ImportError:
+            raise TypeMismatch(
+                f"the call cannot be sent to another process: {error}. Functions inside of others are sent where the "
+                "package cloudpickle is installed; others stand in a module"
+            ) from None
+        return by_value.dumps(call)
 
 
 class PopenWorker:
@@ -124,13 +145,17 @@ class PopenWorker:
         kwargs: Mapping[str, Any] | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Starts a call. `recv` gives its result, within `timeout` seconds of now on."""
+        """Starts a call. `recv` gives its result, within `timeout` seconds of now on.
+
+        Raises `TypeMismatch` for a function or an argument that cannot be sent to another process.
+        """
+        call = _pickled((fn, tuple(args), dict(kwargs or {})))
         if self._maximum_uses is not None and self._uses >= self._maximum_uses:
             self.join()
         pipe = self._start()
         self._uses += 1
         self._timeout = timeout
-        pipe.send((fn, tuple(args), dict(kwargs or {})))
+        pipe.send_bytes(call)
 
     def recv(self) -> Any:
         """The result of the call that was sent.
