@@ -101,7 +101,7 @@ def test_messages_say_a_constant_extent_as_a_number_whatever_its_type():
 
 def test_an_extent_that_no_argument_tells_is_refused():
     n = oneir.tir.Var("n", "int64")
-    A = oneir.tir.decl_buffer((n * 2,), "float32", "A")
+    A = oneir.tir.decl_buffer((n * n,), "float32", "A")
     func = oneir.tir.PrimFunc([A], oneir.tir.Evaluate(0)).with_attr("global_symbol", "f")
     with pytest.raises(WellFormedError, match=r"argument 0 `A`.*do not tell the value of `n`; let it be a parameter"):
         apply(MakePackedAPI(), func)

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...ir import expr as e
 from ...runtime.error import ShapeMismatch, TypeMismatch
+from ...tir.analysis.symbolic_extents import solve_extent
 from ...tir.buffer import Buffer
 from ...tir.function import PrimFunc
 from .layout import Layout, row_major
@@ -43,6 +44,11 @@ def bind_parameters(run: Evaluator, func: PrimFunc, args: Sequence[Any], outputs
             bound.append((buffer, shape, strides))
     for buffer, shape, strides in bound:
         _bind_symbols(run, buffer, shape, strides)
+    for buffer, shape, _ in bound:
+        for declared, found in zip(buffer.shape, shape, strict=False):  # a bare pointer has no shape
+            solved = solve_extent(declared, e.const(found, "int64"), run.variables)
+            if solved is not None:
+                run.variables[solved[0]] = storage_dtype(solved[0].dtype).type(solved[1].value)
     for buffer, shape, strides in bound:
         _check_layout(run, buffer, shape, strides)
     return memories

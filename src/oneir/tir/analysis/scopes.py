@@ -22,13 +22,15 @@ from ..stmt import (
     For,
     LetStmt,
 )
+from .symbolic_extents import solve_extent
 
 
 class ScopedVisitor(Visitor):
     """Calls `enter` and `leave` around the scope of each variable, and `use` where one is used.
 
     A buffer defines its data pointer where memory is allocated for it; parameters and matched views also define the
-    variables that stand alone in their shapes, strides and offsets.
+    variables that stand alone in their shapes, strides and offsets, and parameters those that follow from an extent
+    (`solve_extent`).
     """
 
     def enter(self, var: Var, node: Any) -> None:
@@ -55,6 +57,10 @@ class ScopedVisitor(Visitor):
         for param, buffer in func.buffer_map.items():
             if buffer.data is not param:
                 variables += [v for v in self.defined_by(buffer) if v not in variables]
+        for buffer in func.buffer_map.values():
+            for extent in buffer.shape:
+                solved = solve_extent(extent, extent, variables)
+                variables += [] if solved is None else [solved[0]]
         for var in variables:
             self.enter(var, func)
         for buffer in func.buffer_map.values():

@@ -30,8 +30,12 @@ def analyzer_for(func: PrimFunc) -> Analyzer:
     analyzer = Analyzer()
     for buffer in func.buffer_map.values():
         for size in buffer.shape:
-            if isinstance(size, Var) and size.dtype.is_index:
+            if isinstance(size, IntImm) or not size.dtype.is_index:
+                continue
+            if isinstance(size, Var):
                 analyzer.update(size, ConstIntBound(0, ConstIntBound.POS_INF), override=True)
+            else:
+                analyzer.constraint_scope(size >= 0).__enter__()  # for as long as there is the analyzer
     return analyzer
 
 

@@ -28,6 +28,7 @@ from ...runtime.packed import READ_ONLY, Code
 from ...runtime.signature import Param, Signature
 from ...target.target import Target
 from ..analysis.detect_buffer_access_lca import variables
+from ..analysis.symbolic_extents import solve_extent
 from ..buffer import DEFAULT_ALIGNMENT, Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
@@ -96,6 +97,8 @@ class _Checks:
         self.layers: list[_Wrap] = []
         self.known: set[Var] = set()
         self.later: list[tuple[PrimExpr, str]] = []
+        self.extents: list[tuple[PrimExpr, PrimExpr]] = []
+        """Declared extents that are no single variable, with the actual ones."""
         self.device_type = device_type_of(func)
         self.device_id: Var | None = None
 
@@ -114,11 +117,13 @@ class _Checks:
             self.layers.append(lambda body: AssertStmt(condition, f"{kind}: {message}", body))
 
     def equate(self, declared: PrimExpr, actual: PrimExpr, message: str) -> None:
-        """Binds a symbolic extent where it occurs alone first; other extents are checked once all are bound."""
+        """Binds a symbolic extent where it occurs alone first; other extents are solved, and checked, after all."""
         if isinstance(declared, Var) and declared not in self.known:
             self.let(declared, ops.cast(declared.dtype, actual))
             if declared.dtype.bits == 64:
                 return
+        if not isinstance(declared, (Var, IntImm)):
+            self.extents.append((declared, actual))
         self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
 
     def device(self, tensor: PrimExpr, place: str, index: int) -> None:
@@ -142,12 +147,16 @@ class _Checks:
             self.check(ops.equal(number, self.device_id), message)
 
     def finish(self) -> None:
+        for declared, actual in self.extents:
+            solved = solve_extent(declared, actual, self.known)
+            if solved is not None:
+                self.let(solved[0], ops.cast(solved[0].dtype, solved[1]))
         for condition, message in self.later:
             unknown = sorted(var.name for var in variables(condition) - self.known)
             if unknown:
                 raise WellFormedError(
                     f"{message}: the arguments do not tell the value of {', '.join(f'`{n}`' for n in unknown)}; "
-                    "let it be a parameter, or the whole extent of a dimension"
+                    "let it be a parameter, or the one variable of a dimension's extent"
                 )
             self.check(condition, message)
         self.later = []
