@@ -73,6 +73,65 @@ def test_accesses_out_of_bounds_reads_in_between_and_gaps_keep_their_branch():
         unchanged(ReduceBranchingThroughOvercompute(), func)
 
 
+def test_what_loops_of_another_shape_overwrite():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "int32")):
+        for i in range(16):
+            if i < 14:
+                A[i] = 1
+        for io, ii in T.grid(4, 4):
+            if io == 3 and ii >= 2:
+                A[io * 4 + ii] = 2
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "int32")):
+        for i in range(16):
+            A[i] = 1
+        for io, ii in T.grid(4, 4):
+            if io == 3 and ii >= 2:
+                A[io * 4 + ii] = 2
+
+    with PassContext(config=DATAFLOW):
+        check(ReduceBranchingThroughOvercompute(), before, expected)
+
+
+def test_loops_that_miss_an_element_or_whose_elements_memory_tells_overwrite_nothing():
+    @T.prim_func
+    def func(A: T.Buffer((16,), "int32"), B: T.Buffer((16,), "int32"), P: T.Buffer((16,), "int32")):
+        for i in range(16):
+            if i < 13:
+                A[i] = 1
+        for io, ii in T.grid(4, 4):
+            if io == 3 and ii >= 2:
+                A[io * 4 + ii] = 2
+        for i in range(16):
+            if i < 14:
+                B[T.min(T.max(P[i], 0), 15)] = 1
+        for i in range(16):
+            P[i] = 0
+        for i in range(16):
+            if i >= 14:
+                B[T.min(T.max(P[i], 0), 15)] = 2
+
+    with PassContext(config=DATAFLOW):
+        unchanged(ReduceBranchingThroughOvercompute(), func)
+
+
+def test_a_condition_that_leaves_one_iteration_is_decided_with_its_value():
+    @T.prim_func
+    def before(A: T.Buffer((1,), "int32")):
+        for i in range(16):
+            if i > 0:
+                A[0] = A[0] + i * i
+
+    @T.prim_func
+    def expected(A: T.Buffer((1,), "int32")):
+        for i in range(16):
+            A[0] = A[0] + i * i
+
+    check(ReduceBranchingThroughOvercompute(), before, expected)
+
+
 def test_an_unknown_option_is_refused():
     with pytest.raises(TypeMismatch, match="has no field 'dataflow'; it has use_dataflow_analysis"):
         PassContext(config={KEY: {"dataflow": True}})

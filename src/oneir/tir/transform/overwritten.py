@@ -1,11 +1,12 @@
-"""Loop nests around one store, and whether a later nest overwrites all that an earlier one wrote."""
+"""Loop nests around one store, and whether a later nest, of any loops, overwrites all that an earlier one wrote."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...arith import Analyzer
+from ...arith import Analyzer, detect_iter_map, inverse_affine_iter_map
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Range, Var, const
 from ...ir.node import Node
@@ -26,11 +27,11 @@ class Nest:
 
     @staticmethod
     def of(stmt: Stmt) -> Nest | None:
-        """The nest that a statement consists of; None for other statements, and for conditions that read memory."""
+        """The nest that a statement consists of; None for other ones, and where memory decides what is written."""
         loops: list[For] = []
         conditions: list[PrimExpr] = []
         while not isinstance(stmt, BufferStore):
-            if isinstance(stmt, For):
+            if isinstance(stmt, For) and not reads(stmt.min) and not reads(stmt.extent):
                 loops.append(stmt)
                 stmt = stmt.body
             elif isinstance(stmt, IfThenElse) and stmt.else_case is None and not reads(stmt.condition):
@@ -38,29 +39,40 @@ class Nest:
                 stmt = stmt.then_case
             else:
                 return None
-        if has_effect(stmt.value):
+        if has_effect(stmt.value) or any(map(reads, stmt.indices)):
             return None
         return Nest(tuple(loops), functools.reduce(ops.logical_and, conditions, const(True)), stmt)
 
     def covers(self, earlier: Nest, where: PrimExpr, analyzer: Analyzer) -> bool:
         """Whether this nest writes, without reading the buffer, what `earlier` writes where `where` holds there."""
         store, other = self.store, earlier.store
-        if store.buffer is not other.buffer or len(self.loops) != len(earlier.loops) or store.predicate is not None:
+        if store.buffer is not other.buffer or store.predicate is not None or reads(store.value, store.buffer.data):
             return False
-        if reads(store.value, store.buffer.data):
-            return False
-        renamed: dict[Var, PrimExpr] = {}
-        for mine, theirs in zip(self.loops, earlier.loops, strict=True):
-            same = ops.same_expr(substitute(mine.min, renamed), theirs.min)
-            if not same or not ops.same_expr(substitute(mine.extent, renamed), theirs.extent):
-                return False
-            renamed[mine.loop_var] = theirs.loop_var
-        for mine, theirs in zip(store.indices, other.indices, strict=True):
-            if not ops.same_expr(substitute(mine, renamed), theirs):
-                return False
         earlier.bind(analyzer)
         with analyzer.constraint_scope(where):
-            return analyzer.can_prove(substitute(self.condition, renamed))
+            return any(self.writes(other.indices, at, analyzer) for at in self.iterations(earlier))
+
+    def iterations(self, earlier: Nest) -> Iterator[dict[Var, PrimExpr]]:
+        """Iterations that may write what one of `earlier` writes: the one of the same loops, and that which indices
+        tell, if each element has one.
+        """
+        if len(self.loops) == len(earlier.loops):
+            yield {mine.loop_var: theirs.loop_var for mine, theirs in zip(self.loops, earlier.loops, strict=True)}
+        spans = {loop.loop_var: Range.from_min_extent(loop.min, loop.extent) for loop in self.loops}
+        found = detect_iter_map(self.store.indices, spans, may_overlap=False)
+        if found.indices:
+            least = {loop.loop_var: loop.min for loop in self.loops}
+            yield {**least, **inverse_affine_iter_map(found.indices, earlier.store.indices)}
+
+    def writes(self, indices: Sequence[PrimExpr], at: dict[Var, PrimExpr], analyzer: Analyzer) -> bool:
+        """Whether the nest has an iteration, and writes the element at some indices there."""
+        runs = [substitute(self.condition, at)]
+        for loop in self.loops:
+            var, low, extent = (substitute(e, at) for e in (loop.loop_var, loop.min, loop.extent))
+            runs += [low <= var, var < low + extent]
+        mine = [substitute(index, at) for index in self.store.indices]
+        same = all(map(analyzer.can_prove_equal, mine, indices))
+        return same and all(map(analyzer.can_prove, runs))
 
     def bind(self, analyzer: Analyzer) -> None:
         """Makes the ranges of the loops known."""

@@ -19,13 +19,14 @@ from typing import Any
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array, map_array
-from ...ir.expr import PrimExpr
+from ...ir.expr import PrimExpr, Var, const
 from ...ir.module import IRModule
 from ...ir.structural import structural_equal
 from ...ir.transform import PassContext, register_config_option
+from ..analysis.detect_buffer_access_lca import variables
 from ..function import PrimFunc
 from ..stmt import IfThenElse, SeqStmt, Stmt, is_no_op
-from ..stmt_functor import renew_stmt
+from ..stmt_functor import renew_stmt, substitute
 from .analyzed import AnalyzedMapper, analyzer_for, in_bounds, reads
 from .overwritten import Nest, overwriting
 from .pass_base import PrimFuncPass, config_option
@@ -77,10 +78,17 @@ class _Overcompute(AnalyzedMapper):
         if not in_bounds(general, self.analyzer):
             return False
         with self.analyzer.constraint_scope(condition):
-            does = StmtSimplifier(self.analyzer).visit(renew_stmt(general))
-            if special is None:
-                return is_no_op(does)
-            return structural_equal(does, StmtSimplifier(self.analyzer).visit(renew_stmt(special)))
+            does = self.there(general, condition)
+            return is_no_op(does) if special is None else structural_equal(does, self.there(special, condition))
+
+    def there(self, stmt: Stmt, condition: PrimExpr) -> Stmt:
+        """What a statement does where a condition holds, which is known: it may leave one value of a variable."""
+        values: dict[Var, PrimExpr] = {}
+        for var in variables(condition):
+            bound = self.analyzer.const_int_bound(var) if var.dtype.is_index else None
+            if bound is not None and bound.min_value == bound.max_value:
+                values[var] = const(bound.min_value, var.dtype)
+        return StmtSimplifier(self.analyzer).visit(renew_stmt(substitute(stmt, values)))
 
     def visit_SeqStmt(self, node: SeqStmt) -> Any:
         seq = map_array(node.seq, self.visit)
