@@ -202,9 +202,18 @@ def allocating(elements, *attributes, **of_function):
     return func.with_body(body)
 
 
-def test_memory_of_the_host_stays_on_the_stack_and_attributes_of_devices_stay():
+def test_memory_of_the_host_stays_on_the_stack_without_attributes_of_a_device():
     func = allocating(16, ("device_id", 0), ("device_type", 1), target=Target("llvm"))
-    check(LowerTVMBuiltin(), func, func, numbers=False)
+    after = check(LowerTVMBuiltin(), func, allocating(16, target=Target("llvm")), numbers=False)
+    unchanged(LowerTVMBuiltin(), after)
+
+
+@pytest.mark.parametrize("callee", ["tir.tvm_call_packed", "tir.tvm_call_cpacked"])
+def test_attributes_of_a_device_stay_around_what_may_launch_a_kernel(callee):
+    launch = Evaluate(Call("int32", callee, [StringImm("kernel"), oneir.tir.const(4)]))
+    body = AttrStmt(StringImm("default"), "device_id", 1, AttrStmt(StringImm("default"), "device_type", 2, launch))
+    after = apply(LowerTVMBuiltin(), oneir.tir.PrimFunc([], body))
+    assert {node.attr_key for node in found(after, AttrStmt)} == {"device_id", "device_type"}
 
 
 def test_memory_of_a_device_is_allocated_by_its_runtime():

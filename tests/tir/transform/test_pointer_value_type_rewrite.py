@@ -43,6 +43,22 @@ def test_a_pointer_among_the_parameters():
     assert str(after.body.value.indices[0]) == "n * 2 + 1"
 
 
+def test_a_pointer_that_is_bound():
+    @T.prim_func
+    def before(n: T.int32):
+        p: T.handle("float32") = T.call_extern("handle", "memory")
+        B = T.Buffer((64,), data=p)
+        B[T.Ramp(n * 8, 1, 8)] = T.Broadcast(T.float32(1), 8)
+
+    @T.prim_func
+    def expected(n: T.int32):
+        p: T.handle("float32x8") = T.call_extern("handle", "memory")
+        B = T.Buffer((8,), "float32x8", data=p)
+        B[n] = T.Broadcast(T.float32(1), 8)
+
+    check(PointerValueTypeRewrite(), before, expected, numbers=False)
+
+
 def test_scalars_mixed_lengths_odd_places_and_addresses_keep_the_type():
     @T.prim_func
     def func(A: T.Buffer((64,), "float32"), n: T.int32):

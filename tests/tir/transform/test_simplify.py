@@ -8,7 +8,7 @@ from pass_checks import apply, check, unchanged
 from oneir.ir.transform import PassContext
 from oneir.runtime.error import TypeMismatch
 from oneir.script import tir as T
-from oneir.tir.transform import Simplify
+from oneir.tir.transform import LowerOpaqueBlock, Simplify
 
 
 def test_ranges_of_loops_decide_conditions_and_quotients():
@@ -179,3 +179,37 @@ def test_choices_of_loaded_integers_know_their_conditions():
             B[i, j] = T.if_then_else(i == 1 and j < 2, 0, T.max(7, A[i, j]))
 
     check(Simplify(), before, expected)
+
+
+def test_extents_of_parameters_are_not_negative():
+    @T.prim_func
+    def before(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n * 32,), "float32")
+        B = T.match_buffer(b, (m * 32 + 1 - 2,), "float32")
+        A[T.min(T.int64(0), n)] = T.float32(0)
+        B[T.min(T.int64(1), m)] = T.float32(0)
+        B[T.min(T.int64(2), m)] = T.float32(0)
+
+    @T.prim_func
+    def expected(a: T.handle, b: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(a, (n * 32,), "float32")
+        B = T.match_buffer(b, (m * 32 + 1 - 2,), "float32")
+        A[T.int64(0)] = T.float32(0)
+        B[T.int64(1)] = T.float32(0)
+        B[T.min(T.int64(2), m)] = T.float32(0)
+
+    check(Simplify(), before, expected, numbers=False)
+
+
+def test_the_predicate_of_a_block_simplifies_its_indices_once_it_is_a_branch():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32")):
+        for i in range(16):
+            with T.block(""):
+                T.where(i >= 8)
+                A[i % 8 + 8] = T.float32(1)
+
+    assert "A[i % 8 + 8] = " in apply(Simplify(), before).script()
+    assert "A[i] = " in apply(Simplify(), apply(LowerOpaqueBlock(), before)).script()

@@ -213,6 +213,23 @@ def test_all_memory_moves_to_the_beginning_unless_what_is_small_stays():
     unchanged(StorageRewrite(keep_small=True), before)
 
 
+def test_memory_of_vectors_is_typed_as_such_unless_small_memory_stays():
+    @T.prim_func
+    def before(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        x = T.allocate([64], "float32", "global")
+        x_1 = T.Buffer((64,), data=x)
+        for i in range(16):
+            x_1[T.Ramp(i * 4, 1, 4)] = A[T.Ramp(i * 4, 1, 4)]
+        for i in range(16):
+            B[T.Ramp(i * 4, 1, 4)] = x_1[T.Ramp(60 - i * 4, 1, 4)]
+
+    after = apply(StorageRewrite(), before)
+    (node,) = allocations(after)
+    assert node.dtype == "float32x4" and int(node.extents[0]) == 16
+    same_numbers(before, after)
+    unchanged(StorageRewrite(keep_small=True), before)
+
+
 def test_unused_memory_goes_with_its_declarations():
     @T.prim_func
     def before(A: T.Buffer((64,), "float32")):

@@ -41,9 +41,8 @@ from ..stmt import (
     While,
     flat_seq,
 )
-from ..stmt_functor import StmtMapper, renew_stmt
+from ..stmt_functor import StmtMapper, renew_stmt, substitute
 from .pass_base import PrimFuncPass
-from .unroll_loop import fold_in
 
 ACCESS_PTR, CONTEXT_ID = ops.as_op("tir.tvm_access_ptr"), ops.as_op("tir.tvm_context_id")
 UNROLLED_THREADS = 16
@@ -179,9 +178,9 @@ class _Replicate(Mapper):
         self.inside = False
         if self.count > UNROLLED_THREADS:
             var = self.thread.copy_with_name(f"{self.thread.name}_s")
-            return For(var, 0, self.count, ForKind.SERIAL, renew_stmt(fold_in(body, {self.thread: var})))
+            return For(var, 0, self.count, ForKind.SERIAL, renew_stmt(substitute(body, {self.thread: var})))
         values = (const(i, self.thread.dtype) for i in range(self.count))
-        return flat_seq([renew_stmt(fold_in(body, {self.thread: value})) for value in values])
+        return flat_seq([renew_stmt(substitute(body, {self.thread: value})) for value in values])
 
     def visit_SeqStmt(self, node: SeqStmt) -> Stmt:
         new = self.generic_visit(node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import Call, IntImm, PrimExpr, StringImm, Var, const
+from ...ir.expr import Call, GlobalVar, IntImm, PrimExpr, StringImm, Var, const
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
@@ -45,7 +45,7 @@ class LowerTVMBuiltin(PrimFuncPass):
     """Has the runtime allocate what does not fit the stack, and lays out the arguments of packed calls.
 
     Kernels of devices are left as they are: they have neither. The attributes "device_type" and "device_id" say whose
-    memory it is; without them it is the host's.
+    memory it is; without them it is the host's. They stay around calls alone, which may launch kernels.
 
     Raises `CompileError` for a packed call in the condition of a while loop, and for memory of a device whose number is
     not known, or in a host function without a target whose type is not known.
@@ -70,6 +70,8 @@ class _Lower(Mapper):
         self.device = device
         """The type and the number of the device whose memory is allocated, and passed to packed functions; None where
         nothing says so."""
+        self.calls = 0
+        """How many calls there are that may launch kernels, on the device that the attributes around say."""
         self.taken: list[Var] = []
         """Memory of the runtime that is to be given back, however the program goes on."""
         self.loop_start = 0
@@ -97,14 +99,14 @@ class _Lower(Mapper):
 
     def visit_AttrStmt(self, node: AttrStmt) -> Stmt:
         if node.attr_key in ("device_id", "device_type"):
-            outer = self.device
+            outer, calls = self.device, self.calls
             if node.attr_key == "device_id":
                 self.device = outer[0], node.value
             else:
                 self.device = node.value, _CPU[1] if _is_host(node.value) else None if outer is _CPU else outer[1]
             body = self.visit(node.body)
             self.device = outer
-            return node.replace(body=body)  # kernels are launched on that device
+            return body if calls == self.calls else node.replace(body=body)
         if node.attr_key == "compute_scope":
             body = self.scope(node.body)
             return node if body is node.body else node.replace(body=body)
@@ -216,7 +218,9 @@ class _Lower(Mapper):
     def visit_Call(self, node: Call) -> Any:
         node = self.generic_visit(node)
         name = node.op.name if isinstance(node.op, Op) else ""
+        self.calls += isinstance(node.op, GlobalVar)
         if name in ("tir.tvm_call_packed", "tir.tvm_call_cpacked", "tir.tvm_call_trace_packed"):
+            self.calls += 1
             return self.packed_call(node, name)
         if name == "tir.tvm_stack_make_shape":
             return self.make_shape(node)

@@ -8,6 +8,7 @@ Languages whose pointers are typed (CUDA, OpenCL) load a vector from such memory
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from ...arith import Analyzer
@@ -21,30 +22,37 @@ from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc
-from ..stmt import Allocate, BufferStore
+from ..stmt import Allocate, BufferStore, LetStmt
 from .pass_base import PrimFuncPass
 
 
 class PointerValueTypeRewrite(PrimFuncPass):
-    """Types allocations, and pointers among the parameters, as the vectors that they are accessed as."""
+    """Types allocations, pointers that are bound, and pointers among the parameters, as the vectors that they are
+    accessed as.
+    """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        lanes = _Lanes({param for param in func.params if _is_typed_pointer(param)})
-        lanes(func.body)
-        rewrite = _Rewrite(lanes.chosen())
-        if not rewrite.lanes:
-            return func
-        params = Array(rewrite.renamed.get(param, param) for param in func.params)
-        return func.replace(params=params, body=rewrite(func.body))
+        return as_vectors(func, {param for param in func.params if _is_typed_pointer(param)})
+
+
+def as_vectors(func: PrimFunc, pointers: Set[Var] = frozenset()) -> PrimFunc:
+    """The function with its allocations, what it binds and the parameters `pointers` typed as they are accessed."""
+    lanes = _Lanes(pointers)
+    lanes(func.body)
+    rewrite = _Rewrite(lanes.chosen())
+    if not rewrite.lanes:
+        return func
+    params = Array(rewrite.renamed.get(param, param) for param in func.params)
+    return func.replace(params=params, body=rewrite(func.body))
 
 
 class _Lanes(Visitor):
     """The vector length with which the memory of each allocation is accessed; 0 where it must stay as it is."""
 
-    def __init__(self, params: set[Var]) -> None:
+    def __init__(self, pointers: Set[Var]) -> None:
         super().__init__()
         self.analyzer = Analyzer()
-        self.candidates = set(params)
+        self.candidates = set(pointers)
         self.sizes: dict[Var, int] = {}
         self.lanes: dict[Var, int] = {}
 
@@ -53,6 +61,11 @@ class _Lanes(Visitor):
         if not outer and isinstance(size, IntImm) and node.dtype.is_scalar:
             self.candidates.add(node.buffer_var)
             self.sizes[node.buffer_var] = size.value
+        self.generic_visit(node)
+
+    def visit_LetStmt(self, node: LetStmt) -> None:
+        if _is_typed_pointer(node.var):
+            self.candidates.add(node.var)
         self.generic_visit(node)
 
     def visit_BufferLoad(self, node: BufferLoad | BufferStore) -> None:
@@ -125,6 +138,11 @@ class _Rewrite(Mapper):
             dtype=node.dtype.with_lanes(lanes),
             extents=Array([ops.floordiv(node.extents[0], lanes)]),
             body=self.visit(node.body),
+        )
+
+    def visit_LetStmt(self, node: LetStmt) -> Any:
+        return node.replace(
+            var=self.renamed.get(node.var, node.var), value=self.visit(node.value), body=self.visit(node.body)
         )
 
     def indices(self, node: Any) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""RemoveWeightLayoutRewriteBlock: removes blocks that only change the layout of weights, which arrive in it instead.
+"""RemoveWeightLayoutRewriteBlock: empties blocks that only change the layout of weights, which arrive in it instead.
 
 A block with the annotation "meta_schedule.layout_rewrite_preproc" copies a parameter, or a constant, into a buffer that
 the rest of the function reads. Without it, that buffer is the parameter, whose shape changes for callers, or a constant
-rewritten here.
+rewritten here. The block stays, without accesses, in its loops, where schedules know it; once blocks are lowered,
+`RemoveNoOp` removes it with them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.container import Array
+from ...ir.container import EMPTY, Array
 from ...ir.expr import IntImm, Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
@@ -26,14 +27,10 @@ from ..index_map import evaluate_on_arrays
 from ..stmt import (
     AllocateConst,
     Block,
-    BlockRealize,
     BufferStore,
     DeclBuffer,
     Evaluate,
-    For,
-    SeqStmt,
     Stmt,
-    flat_seq,
     is_no_op,
 )
 from ..stmt_functor import StmtMapper
@@ -43,7 +40,7 @@ ANNOTATION = "meta_schedule.layout_rewrite_preproc"
 
 
 class RemoveWeightLayoutRewriteBlock(PrimFuncPass):
-    """Removes blocks that rewrite weights; with `skip_tensor_rewrite`, constants get the new shape but no values.
+    """Empties blocks that rewrite weights; with `skip_tensor_rewrite`, constants get the new shape but no values.
 
     Raises `InvalidValue` for a block that does not copy a parameter or a constant.
     """
@@ -51,18 +48,18 @@ class RemoveWeightLayoutRewriteBlock(PrimFuncPass):
     skip_tensor_rewrite: bool = False
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        remove = _Remove()
-        body: Stmt = remove(func.body)
-        if not remove.rewritten:
+        empty = _Empty()
+        body: Stmt = empty(func.body)
+        if not empty.rewritten:
             return func
         buffers = dict(func.buffer_map)
         constants: dict[Var, tuple[Buffer, Any]] = {}
-        for target, (source, block) in remove.rewritten.items():
+        for target, (source, block) in empty.rewritten.items():
             param = next((param for param, buffer in buffers.items() if buffer is source), None)
             if param is not None:
                 buffers[param] = target
-            elif source.data in remove.constants:
-                data = remove.constants[source.data].data.numpy()
+            elif source.data in empty.constants:
+                data = empty.constants[source.data].data.numpy()
                 if self.skip_tensor_rewrite:
                     data = np.zeros(_constants(target.shape, block), data.dtype)
                 else:
@@ -77,8 +74,8 @@ class RemoveWeightLayoutRewriteBlock(PrimFuncPass):
         return func.replace(buffer_map=buffers, body=body)
 
 
-class _Remove(StmtMapper):
-    """Removes the blocks; `rewritten` maps the buffer that each wrote to its source, and the block."""
+class _Empty(StmtMapper):
+    """Empties the blocks; `rewritten` maps the buffer that each wrote to its source, and the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,28 +86,16 @@ class _Remove(StmtMapper):
         self.constants[node.buffer_var] = node
         return self.generic_visit(node)
 
-    def visit_BlockRealize(self, node: BlockRealize) -> Any:
-        block = node.block
-        if not block.annotations.get(ANNOTATION):
-            return node.replace(block=self.visit(block))
-        body = block.body
-        if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad):
-            raise InvalidValue(f"block {block.name_hint} with {ANNOTATION} must copy a buffer, found {body}")
-        self.rewritten[body.buffer] = (body.value.buffer, block)
-        return Evaluate(0)
-
     def visit_Block(self, block: Block) -> Any:
-        body = self.visit(block.body)
+        body = block.body
+        if block.annotations.get(ANNOTATION) and not is_no_op(body):
+            if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad):
+                raise InvalidValue(f"block {block.name_hint} with {ANNOTATION} must copy a buffer, found {body}")
+            self.rewritten[body.buffer] = (body.value.buffer, block)
+            return block.replace(reads=EMPTY, writes=EMPTY, body=Evaluate(0))
+        body = self.visit(body)
         kept = Array(buffer for buffer in block.alloc_buffers if buffer not in self.rewritten)
         return block.replace(body=body, alloc_buffers=block.alloc_buffers if kept == block.alloc_buffers else kept)
-
-    def visit_For(self, node: For) -> Any:
-        body = self.visit(node.body)
-        return Evaluate(0) if body is not node.body and is_no_op(body) else node.replace(body=body)
-
-    def visit_SeqStmt(self, node: SeqStmt) -> Any:
-        seq = [self.visit(stmt) for stmt in node.seq]
-        return node if all(a is b for a, b in zip(seq, node.seq, strict=True)) else flat_seq(seq)
 
 
 class _Constants(StmtMapper):

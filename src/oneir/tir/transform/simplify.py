@@ -26,6 +26,7 @@ from ..function import PrimFunc
 from ..stmt import (
     AssertStmt,
     Block,
+    BlockRealize,
     BufferStore,
     DeclBuffer,
     Evaluate,
@@ -123,6 +124,10 @@ class StmtSimplifier(AnalyzedMapper):
     def visit_Block(self, node: Block) -> Any:
         self.blocks += 1
         return super().visit_Block(node)
+
+    def visit_BlockRealize(self, node: BlockRealize) -> Any:
+        """A block does not know its predicate, which schedules may change, until it is lowered to a branch."""
+        return self.generic_visit(node)
 
     def visit_For(self, node: For) -> Any:
         """Removes a loop without iterations; replaces one of one iteration by its body, unless it has a kind or

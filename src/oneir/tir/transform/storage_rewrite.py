@@ -31,6 +31,7 @@ from ..expr import BufferLoad
 from ..function import PrimFunc
 from ..stmt import Allocate, AllocateConst, AttrStmt, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt, While
 from .pass_base import PrimFuncPass
+from .pointer_value_type_rewrite import as_vectors
 
 SMALL_BYTES = 1024
 """Memory up to this size stays where it is: it becomes registers or lies on the stack, where sharing gains nothing."""
@@ -40,9 +41,10 @@ _REGION_ATTRIBUTES = ("thread_extent", "virtual_thread", "device_scope")
 class StorageRewrite(PrimFuncPass):
     """Lets allocations with disjoint lifetimes share memory, in place where a statement overwrites what it reads.
 
-    Allocations that depend on nothing inside move to the beginning of their region; unused ones go. With
-    `keep_small`, as in default pipelines, memory that becomes registers or lies on the stack stays where it is: up to
-    `SMALL_BYTES`, and that of a single thread or of a warp.
+    Allocations that depend on nothing inside move to the beginning of their region; unused ones go; memory that is only
+    accessed as vectors of one length becomes memory of vectors, as by `PointerValueTypeRewrite`. With `keep_small`, as
+    in default pipelines, memory that becomes registers or lies on the stack stays where it is: up to `SMALL_BYTES`, and
+    that of a single thread or of a warp; and all memory keeps its dtype, since vectors are loaded from any.
     """
 
     keep_small: bool = False
@@ -52,9 +54,9 @@ class StorageRewrite(PrimFuncPass):
         liveness(func.body)
         rewrite = _Rewrite(liveness, self.keep_small)
         storages = rewrite.plan(liveness.open[0])
-        if not (storages or rewrite.moved or liveness.regions):
-            return func
-        return func.with_body(rewrite.fill(storages, func.body))
+        if storages or rewrite.moved or liveness.regions:
+            func = func.with_body(rewrite.fill(storages, func.body))
+        return func if self.keep_small else as_vectors(func)
 
 
 def _scope(node: Allocate) -> str:
