@@ -15,7 +15,7 @@ import pytest
 from oneir.runtime import llvm, num_threads, set_num_threads
 from oneir.runtime.error import InvalidValue
 from oneir.runtime.object_file import read_symbols
-from oneir.runtime.pool import cgroup_cpu_limit, parallel_for_address, pool_ir
+from oneir.runtime.pool import cgroup_cpu_limit, parallel_for_address, pool_ir, use_team
 
 BODY = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 PARALLEL_FOR = ctypes.CFUNCTYPE(ctypes.c_int32, BODY, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32)
@@ -248,6 +248,125 @@ def test_the_process_ends_with_workers_asleep_or_spinning():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+MEMBER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+PARALLEL = ctypes.CFUNCTYPE(None, MEMBER, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint)
+NUMBER = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+
+class Team:
+    """An OpenMP of `size` threads, each of them a new one in every region, but for the caller."""
+
+    def __init__(self, size: int):
+        self.size, self.regions, self.here = size, 0, threading.local()
+        self.members: set[int] = set()
+        self.parallel, self.number = PARALLEL(self._run), NUMBER(lambda: self.here.number)
+
+    def use(self):
+        use_team(*(ctypes.cast(f, ctypes.c_void_p).value or 0 for f in (self.parallel, self.number)))
+
+    def _run(self, member, data, _asked, _flags):
+        self.regions += 1
+        others = [threading.Thread(target=self._member, args=(member, data, i)) for i in range(1, self.size)]
+        for thread in others:
+            thread.start()
+        self._member(member, data, 0)
+        for thread in others:
+            thread.join()
+
+    def _member(self, member, data, number):
+        self.here.number = number
+        self.members.add(threading.get_ident())
+        member(data)
+
+
+@pytest.fixture
+def team():
+    """team(size): loops of the main thread run on such a team, until the end of the test."""
+    kept = []
+
+    def use(size: int) -> Team:
+        kept.append(Team(size))
+        kept[-1].use()
+        return kept[-1]
+
+    yield use
+    use_team(0, 0)
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(1, 4), (2, 2), (3, 8), (8, 3)])
+def test_a_team_runs_the_loops_of_the_main_thread(regions, threads, team, size, wanted):
+    threads(wanted)
+    found = team(size)
+    while found.regions < 3:  # loops run alone for as long as others lost time before
+        counters = (ctypes.c_int32 * 999)()
+        assert regions(counters, 999, 0, 30) == 0
+        assert set(counters) == {30}
+
+
+def test_no_more_threads_of_a_team_take_part_than_the_loop_wants(threads, team):
+    threads(2)
+    found, ran = team(5), set()
+
+    def body(_env, begin, end):
+        ran.add(getattr(found.here, "number", 0))
+        return 0
+
+    while found.regions < 3:
+        parallel_for(body, 64)
+    assert ran <= {0, 1}
+    assert len(found.members) > 2
+
+
+def test_an_error_on_a_teams_thread_is_the_result(threads, team):
+    threads(3)
+    team(3)
+    for _ in range(20):
+        assert parallel_for(lambda _env, begin, end: -3 if end == 500 else 0, 500) == -3
+    assert parallel_for(lambda *_: 0, 500) == 0
+
+
+def test_loops_of_other_threads_have_workers_beside_a_team(regions, threads, team):
+    threads(3)
+    found, counters, results = team(3), (ctypes.c_int32 * 100)(), []
+    other = threading.Thread(target=lambda: results.append(regions(counters, 100, 0, 20)))
+    other.start()
+    other.join()
+    assert results == [0]
+    assert (set(counters), found.regions) == ({20}, 0)
+
+
+def test_loops_inside_of_a_teams_loop_run_whole(threads, team):
+    threads(2)
+    found, counts = team(2), []
+
+    def inner(_env, begin, end):
+        counts.append(end - begin)
+        return 0
+
+    assert parallel_for(lambda _env, begin, end: parallel_for(inner, end - begin), 40) == 0
+    assert sum(counts) == 40
+    assert found.regions <= 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_child_of_fork_has_no_team():
+    code = f"""
+import os, sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import test_pool
+test_pool.set_num_threads(2)
+team = test_pool.Team(2)
+team.use()
+child = os.fork()
+if child:
+    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for _ in range(20):
+    assert test_pool.parallel_for(lambda *_: 0, 100) == 0
+os._exit(0 if team.regions == 0 else 1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
 ROUNDING = """
 define i32 @third(ptr %out, i64 %begin, i64 %end) {
 entry:
@@ -268,9 +387,12 @@ done:
 """
 
 
-def test_denormals_are_treated_alike_by_all_threads(threads):
+@pytest.mark.parametrize("on_a_team", [False, True])
+def test_denormals_are_treated_alike_by_all_threads(threads, team, on_a_team):
     threads(4)
     torch = pytest.importorskip("torch")
+    if on_a_team:
+        team(4)
     loaded = llvm.link(llvm.compile_ir(ROUNDING, name="rounding"))
     body, run = BODY(loaded.symbol("third")), PARALLEL_FOR(parallel_for_address())
     for flush in (False, True, False):
@@ -344,5 +466,6 @@ def test_control_groups_of_the_first_version(tmp_path):
 )
 def test_the_pool_compiles_for_other_systems(system, machine, triple):
     symbols = read_symbols(llvm.compile_ir(pool_ir(system, machine), name="pool", triple=triple))
-    assert {"oneir_parallel_for", "oneir_pool_configure", "oneir_pool_after_fork"} <= symbols.defined
+    entries = {"oneir_parallel_for", "oneir_pool_configure", "oneir_pool_after_fork", "oneir_pool_use_team"}
+    assert entries <= symbols.defined
     assert ("pthread_create" in symbols.undefined) == (system in ("linux", "darwin") and machine != "riscv64")

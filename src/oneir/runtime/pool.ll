@@ -23,6 +23,9 @@
 ;     while its caller waits. The caller estimates from its own pieces how long the loop would have taken alone. What it
 ;     lost against that, twice, is for how long the next loops run alone, so that loops which do not profit from workers
 ;     take at most half as long again as without.
+;   - In a process where another library has threads of its own, as PyTorch's OpenMP has, two pools would want the same
+;     processors: threads of either one spin for milliseconds after each region. There loops of the main thread can run
+;     on the threads of that library, its team; nobody is published to, and its barrier takes the place of the gate.
 ;
 ; pool.py appends what differs between machines:
 ;   @wait_on, @wake_up (sleep while a word has a value; wake sleepers), @now (nanoseconds), @pause, @processor,
@@ -45,7 +48,12 @@
 %Region = type { ptr, ptr, i64, i64, i32, i32 } ; body, env, smallest piece, floating point mode, ranges, result
 @region = internal global %Region zeroinitializer, align 128
 @caller.processor = internal global i32 -1
+@caller.work = internal global [3 x i64] zeroinitializer ; when the caller began and ended its pieces, and iterations
 @alone_ns = internal global i64 0 ; for how much longer loops run alone
+
+; OpenMP's GOMP_parallel and omp_get_thread_num, of the library whose threads are taken; null where none are.
+@team.parallel = internal global ptr null
+@team.number   = internal global ptr null
 
 %Range = type { i64, i64, [14 x i64] } ; next, end
 @ranges = internal global [256 x %Range] zeroinitializer, align 128
@@ -74,9 +82,18 @@ define void @oneir_pool_configure(i32 %size, i64 %spin_ns) {
   ret void
 }
 
-; void oneir_pool_after_fork(void): started = sleepers = gate = busy = 0;
-; In a child of fork: the workers stayed with the parent, and a region that was running has lost them.
+; void oneir_pool_use_team(void (*parallel)(void (*)(void *), void *, unsigned, unsigned), int32_t (*number)(void))
+;   team.number = number; team.parallel = parallel;  // release: who sees the one sees the other
+define void @oneir_pool_use_team(ptr %parallel, ptr %number) {
+  store atomic ptr %number, ptr @team.number monotonic, align 8
+  store atomic ptr %parallel, ptr @team.parallel release, align 8
+  ret void
+}
+
+; void oneir_pool_after_fork(void): team.parallel = NULL; started = sleepers = gate = busy = 0;
+; In a child of fork: workers and teams stayed with the parent, and a region that was running has lost them.
 define void @oneir_pool_after_fork() {
+  store atomic ptr null, ptr @team.parallel monotonic, align 8
   store atomic i32 0, ptr @started monotonic, align 4
   store atomic i32 0, ptr @sleepers seq_cst, align 4
   store atomic i32 0, ptr @gate seq_cst, align 4
@@ -161,11 +178,33 @@ look:
   br i1 %free, label %take, label %alone
 
 ; if (!compare_exchange(&busy, 0, 1)) goto alone;  // acquire: what the last owner wrote is seen
-; goto staff;
 take:
   %pair = cmpxchg ptr @busy, i32 0, i32 1 acquire monotonic
   %taken = extractvalue { i32, i1 } %pair, 1
-  br i1 %taken, label %staff, label %alone
+  br i1 %taken, label %whose, label %alone
+
+; parallel = team.parallel;
+; if (parallel == NULL) goto staff;
+whose:
+  %parallel = load atomic ptr, ptr @team.parallel acquire, align 8
+  %none.else = icmp eq ptr %parallel, null
+  br i1 %none.else, label %staff, label %who
+
+; // OpenMP has a team for each thread that it is called by, which would want the same processors.
+; if (!oneir_is_main_thread()) goto staff;
+who:
+  %is.main = call i1 @oneir_is_main_thread()
+  br i1 %is.main, label %team, label %staff
+
+; begun = now();
+; fill_region(body, env, first, extent, wanted);
+; parallel(member, NULL, 0, 0);  // as many as it likes: it ends threads when it is asked for fewer than before
+; goto done;
+team:
+  %t.team = call i64 @now()
+  call void @fill_region(ptr %body, ptr %env, i64 %first, i64 %extent, i32 %wanted)
+  call void %parallel(ptr @member, ptr null, i32 0, i32 0)
+  br label %done
 
 ; return run_alone(body, env, first, extent);
 alone:
@@ -194,13 +233,13 @@ give.up:
   store atomic i32 0, ptr @busy release, align 4
   br label %alone
 
-; t.publish = now(); places = min(helpers, workers);
+; begun = now(); places = min(helpers, workers);
 ; fill_region(body, env, first, extent, places + 1);
 ; gate = places << 16;  // release: who enters sees the region
 ; epoch++;
 ; // Both sequentially consistent, as in `drowsy`: either this sees the sleeper, or the sleeper sees the new epoch.
 ; asleep = sleepers; lacking = places - (workers - asleep);
-; if (lacking <= 0) { t.start = t.publish; goto run; }
+; if (lacking <= 0) goto run;
 publish:
   %workers = phi i32 [ %present, %staff ], [ %hired, %hire ]
   %t.publish = call i64 @now()
@@ -216,24 +255,25 @@ publish:
   %must.wake = icmp sgt i32 %lacking, 0
   br i1 %must.wake, label %wake, label %run
 
-; wake_up(&epoch, lacking); t.start = now();
+; wake_up(&epoch, lacking);
 wake:
   call void @wake_up(ptr @epoch, i32 %lacking)
-  %t.woken = call i64 @now()
   br label %run
 
-; own = participate(0); t.stop = now();
+; run_callers();
 ; join();
-; judge(t.publish, t.start, t.stop, own, extent - first);
+run:
+  call void @run_callers()
+  call void @join()
+  br label %done
+
+; judge(begun, extent - first);
 ; result = region.result; busy = 0;  // release: the next owner may write the region
 ; return result;
-run:
-  %t.start = phi i64 [ %t.publish, %publish ], [ %t.woken, %wake ]
-  %own = call i64 @participate(i64 0)
-  %t.stop = call i64 @now()
-  call void @join()
+done:
+  %begun = phi i64 [ %t.team, %team ], [ %t.publish, %run ]
   %shared = sub i64 %extent, %first
-  call void @judge(i64 %t.publish, i64 %t.start, i64 %t.stop, i64 %own, i64 %shared)
+  call void @judge(i64 %begun, i64 %shared)
   %result.at = getelementptr %Region, ptr @region, i32 0, i32 5
   %result = load atomic i32, ptr %result.at monotonic, align 4
   store atomic i32 0, ptr @busy release, align 4
@@ -376,17 +416,23 @@ done:
   ret void
 }
 
-; void judge(int64_t published, int64_t start, int64_t stop, int64_t own, int64_t extent)
-; What a region lost against running alone, going by the time its caller took for `own` of `extent` iterations, decides
-; how long to run alone now. At most 20 ms at once, so that one bad moment does not last.
+; void judge(int64_t begun, int64_t extent)
+; What a region lost against running alone, going by the time its caller took for its own of `extent` iterations,
+; decides how long to run alone now. At most 20 ms at once, so that one bad moment does not last.
 ;
-; took = now() - published;
+; {start, stop, own} = caller.work;
+; took = now() - begun;
 ; alone = (stop - start) * extent / own;  // nothing of its own: infinite, or nan, and so no loss
 ; twice = 2 * (took - alone);
 ; if (!(twice > 0)) return;
-define internal void @judge(i64 %published, i64 %start, i64 %stop, i64 %own, i64 %extent) {
+define internal void @judge(i64 %begun, i64 %extent) {
+  %start = load i64, ptr @caller.work
+  %stop.at = getelementptr i64, ptr @caller.work, i64 1
+  %stop = load i64, ptr %stop.at
+  %own.at = getelementptr i64, ptr @caller.work, i64 2
+  %own = load i64, ptr %own.at
   %now = call i64 @now()
-  %took = sub i64 %now, %published
+  %took = sub i64 %now, %begun
   %busy = sub i64 %stop, %start
   %took.real = sitofp i64 %took to double
   %busy.real = sitofp i64 %busy to double
@@ -407,6 +453,55 @@ lost:
   br label %done
 ; return;
 done:
+  ret void
+}
+
+; void run_callers(void): start = now(); own = participate(0); caller.work = {start, stop: now(), own};
+define internal void @run_callers() {
+  %start = call i64 @now()
+  %own = call i64 @participate(i64 0)
+  %stop = call i64 @now()
+  store i64 %start, ptr @caller.work
+  %stop.at = getelementptr i64, ptr @caller.work, i64 1
+  store i64 %stop, ptr %stop.at
+  %own.at = getelementptr i64, ptr @caller.work, i64 2
+  store i64 %own, ptr %own.at
+  ret void
+}
+
+; void member(void *nothing): what each thread of another library's team runs; the caller is its thread 0.
+define internal void @member(ptr %nothing) {
+; number = team.number();
+; if (number == 0) { run_callers(); return; }
+entry:
+  %number.of = load atomic ptr, ptr @team.number monotonic, align 8
+  %number = call i32 %number.of()
+  %is.caller = icmp eq i32 %number, 0
+  br i1 %is.caller, label %caller, label %other
+caller:
+  call void @run_callers()
+  ret void
+
+; if (number >= region.ranges) return;  // the loop wants fewer threads than the team has
+other:
+  %n.at = getelementptr %Region, ptr @region, i32 0, i32 4
+  %n = load i32, ptr %n.at
+  %needed = icmp slt i32 %number, %n
+  br i1 %needed, label %work, label %nobody
+nobody:
+  ret void
+
+; mode = get_fp_mode(); set_fp_mode(region.mode);
+; participate(number);
+; set_fp_mode(mode);  // the thread is the library's
+work:
+  %own.mode = call i64 @get_fp_mode()
+  %mode.at = getelementptr %Region, ptr @region, i32 0, i32 3
+  %mode = load i64, ptr %mode.at
+  call void @set_fp_mode(i64 %mode)
+  %home = zext i32 %number to i64
+  %run = call i64 @participate(i64 %home)
+  call void @set_fp_mode(i64 %own.mode)
   ret void
 }
 

@@ -1,8 +1,8 @@
-"""The worker pool of this process: its native entry for compiled loops, and its size.
+"""The worker pool of this process: its native entry for compiled loops, and its threads.
 
 Compiled code calls `oneir_parallel_for`, written in LLVM IR in `pool.ll`, where its design is explained; here are the
-pieces that differ between machines, and the number of threads. The pool is made when the first program that has a
-parallel loop is loaded; threads start when a loop first wants them.
+pieces that differ between machines, the number of threads, and whose they are. The pool is made when the first program
+that has a parallel loop is loaded; threads start when a loop first wants them.
 """
 
 from __future__ import annotations
@@ -181,6 +181,9 @@ define void @oneir_pool_configure(i32 %size, i64 %spin_ns) {
 define void @oneir_pool_after_fork() {
   ret void
 }
+define void @oneir_pool_use_team(ptr %parallel, ptr %number) {
+  ret void
+}
 """
 
 
@@ -219,6 +222,17 @@ def _pool() -> LoadedObject:
 
 def _configure(pool: LoadedObject, size: int) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_int32, ctypes.c_int64)(pool.symbol("oneir_pool_configure"))(size, SPIN_NANOSECONDS)
+
+
+def use_team(parallel: int, number: int) -> None:
+    """From the next loop on, loops of the main thread run on the threads of an OpenMP library of the process.
+
+    These are the addresses of its GOMP_parallel and omp_get_thread_num; both 0 for workers again. A loop has as many
+    threads as that library gives it, at most `num_threads()`. A child of `fork` has workers of its own again: OpenMP
+    loses its threads there.
+    """
+    entry = _pool().symbol("oneir_pool_use_team")
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(entry)(parallel, number)
 
 
 def parallel_for_address() -> int:

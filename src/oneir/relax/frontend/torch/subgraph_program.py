@@ -20,6 +20,7 @@ from ...vm_build import build
 from .dtypes import torch_dtype
 from .importer import share
 from .subgraph import Argument, Result
+from .threads import share_threads
 
 
 def program(
@@ -34,6 +35,8 @@ def program(
     if pipeline is not None:
         mod = (get_pipeline(pipeline) if isinstance(pipeline, str) else pipeline)(mod)
     on_cuda = device is not None and device.type == "cuda"
+    if not on_cuda:
+        share_threads()
     place = cuda(device.index or 0) if device is not None and on_cuda else cpu()
     executable = build(mod, target)
     machine = VirtualMachine(executable, place)
