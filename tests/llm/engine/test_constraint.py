@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
@@ -111,3 +112,29 @@ def test_tokens_that_may_follow_are_found_while_the_model_runs(monkeypatch: pyte
     while engine.step():
         pass
     assert "".join(chunk.text for chunk in chunks) == "ababab" and chunks[-1].finish_reason == "stop"
+
+
+def test_the_thread_beside_ends_with_its_engine():
+    before = {*threading.enumerate()}
+
+    def beside() -> list[threading.Thread]:
+        return [t for t in threading.enumerate() if t not in before and t.name == "oneir-llm-beside"]
+
+    def answering() -> Engine:
+        engine, chunks = Engine(FakeRunner(num_pages=4, page_size=16), FakeTokenizer()), list[Chunk]()
+        assert beside() == [], "it starts with the first form"
+        engine.submit(engine.make([[1]], SamplingParams(regex="(ab){3}", max_tokens=20), chunks.append))
+        while engine.step():
+            pass
+        assert "".join(chunk.text for chunk in chunks) == "ababab"
+        return engine
+
+    engine = answering()
+    assert len(beside()) == 1
+    engine.close()
+    engine = answering()
+    (thread,) = beside()
+    del engine
+    gc.collect()
+    thread.join(60)
+    assert beside() == []

@@ -100,9 +100,10 @@ def test_greedy_takes_the_first_of_equals_and_keeps_to_what_is_allowed():
     logits = np.float32([1, 5, 5, 2])
     sampler = Sampler(SamplingParams(), [], 4, 0)
     assert sampler.choose(logits, 0) == 1
-    assert sampler.choose(logits, 0, np.array([True, False, False, True])) == 3
+    for allowed, chosen in ([0, 3], 3), ([0], 0), ([0, 2, 3], 2), ([1, 2], 1), ([0, 1, 2, 3], 1):
+        assert sampler.choose(logits, 0, np.array(allowed)) == chosen
     warm = Sampler(SamplingParams(temperature=2.0, top_p=0.9, top_k=3), [], 4, 0)
-    assert {warm.choose(logits, i, np.array([True, False, False, True])) for i in range(50)} == {0, 3}
+    assert {warm.choose(logits, i, np.array([0, 3])) for i in range(50)} == {0, 3}
 
 
 def test_logprobs_are_those_of_the_softmax():
@@ -156,4 +157,5 @@ def test_logits_that_are_no_numbers_are_an_error(temperature):
         with pytest.raises(ExecutionError, match="no token can be chosen: the largest logit is"):
             sampler.choose(np.float32(logits), 0)
     with pytest.raises(ExecutionError, match="no token can be chosen: none is allowed"):
-        sampler.choose(np.float32([1, 2, 3]), 0, np.zeros(3, bool))
+        sampler.choose(np.float32([1, 2, 3]), 0, np.zeros(0, int))
+    assert sampler.choose(np.float32([1, np.nan, 2]), 0, np.array([0])) == 0

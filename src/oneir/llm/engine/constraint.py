@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import threading
+import weakref
 from collections.abc import Sequence
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -23,23 +27,24 @@ class Constraint:
     def __init__(self, matcher: Any, vocab_size: int):
         self._matcher = matcher
         self._vocab_size = vocab_size
-        self._mask: bytes | None = None
+        self._allowed: np.ndarray | None = None
 
     def prepare(self) -> None:
         """Computes what `allowed` gives next, in any thread, while the model computes the logits."""
-        self._mask = self._matcher.compute_bitmask()
+        bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
+        mask = np.unpackbits(bits, count=self._vocab_size, bitorder="little")
+        self._allowed = np.flatnonzero(mask.view(np.bool_))
 
     def allowed(self) -> np.ndarray:
-        """Which tokens may stand next: bool (vocab_size,)."""
-        if self._mask is None:
+        """The tokens that may stand next, in rising order: int (n,)."""
+        if self._allowed is None:
             self.prepare()
-        assert self._mask is not None
-        bits = np.frombuffer(self._mask, np.uint8)
-        return np.unpackbits(bits, count=self._vocab_size, bitorder="little").view(np.bool_)
+        assert self._allowed is not None
+        return self._allowed
 
     def add(self, token_id: int) -> None:
         """Goes on behind a token that is allowed. Raises `ExecutionError` where the form became too complex."""
-        self._mask = None
+        self._allowed = None
         if not self._matcher.consume_token(token_id):
             raise ExecutionError(f"the answer left its form: {self._matcher.get_error()}")
 
@@ -51,6 +56,46 @@ class Constraint:
     def copy(self) -> Constraint:
         """The same form, for another answer."""
         return Constraint(self._matcher.deep_copy(), self._vocab_size)
+
+
+class Preparer:
+    """A thread that prepares constraints while the model computes. It starts with the first ones.
+
+    Handing over is a queue without a lock in Python, since it takes place in each step of an answer.
+    """
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[Sequence[Constraint] | None] = SimpleQueue()
+        self._done: SimpleQueue[None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        weakref.finalize(self, self._asked.put, None)  # ends the thread
+
+    def start(self, constraints: Sequence[Constraint]) -> None:
+        """Begins with some constraints; `wait` comes before the next ones."""
+        if self._thread is None:
+            queues = self._asked, self._done
+            self._thread = threading.Thread(target=_prepare, args=queues, name="oneir-llm-beside", daemon=True)
+            self._thread.start()
+        self._asked.put(constraints)
+
+    def wait(self) -> None:
+        """Waits until they are prepared."""
+        self._done.get()
+
+    def close(self) -> None:
+        """Ends the thread, as it ends when nobody has this object any more."""
+        if self._thread is not None:
+            self._asked.put(None)
+            self._thread.join()
+            self._thread = None
+
+
+def _prepare(asked: SimpleQueue[Sequence[Constraint] | None], done: SimpleQueue[None]) -> None:
+    while (constraints := asked.get()) is not None:
+        for constraint in constraints:
+            with contextlib.suppress(Exception):  # which comes again when the request asks for its tokens
+                constraint.prepare()
+        done.put(None)
 
 
 class Constraints:

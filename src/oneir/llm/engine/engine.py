@@ -11,18 +11,17 @@ Without the thread, `step` runs one step.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import queue
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...runtime.error import InvalidValue, UnsupportedError
-from .constraint import Constraint, Constraints
+from .constraint import Constraints, Preparer
 from .request import Chunk, ContextExceeded, EngineBusy, EngineClosed, FinishReason, Request
 from .runner import Embedder, Runner
 from .sampling import Sampler, SamplingParams, TokenLogprob, token_logprob
@@ -91,8 +90,7 @@ class Engine:
             eos_ids = () if tokenizer is None else tokenizer.eos_ids
         self._eos_ids = frozenset(eos_ids)
         self._constraints = Constraints(tokenizer, runner.vocab_size, sorted(self._eos_ids))
-        self._beside = ThreadPoolExecutor(1, "oneir-llm-beside")
-        """For what is done while the model computes; its thread starts with the first task."""
+        self._preparer = Preparer()
         self._draft_tokens = draft_tokens
         self._scheduler = Scheduler(
             runner, max_batch_size, prefix_cache=prefix_cache, draft_tokens=draft_tokens, window=window, sinks=sinks
@@ -301,7 +299,7 @@ class Engine:
             self._mail.notify()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
-        self._beside.shutdown()
+        self._preparer.close()
         self._end_all(EngineClosed("the engine was closed"))
 
     def _run(self) -> None:
@@ -348,12 +346,13 @@ class Engine:
         """The logits of a step; which tokens may follow in answers of a given form is found out meanwhile."""
         constraints = [work.request.constraint for work in works if not work.has_more]
         wanted = [constraint for constraint in constraints if constraint is not None]
-        prepared = self._beside.submit(_prepare, wanted) if wanted else None
+        if wanted:
+            self._preparer.start(wanted)
         try:
             return self.runner.run([work.piece for work in works])
         finally:
-            if prepared is not None:
-                prepared.result()
+            if wanted:
+                self._preparer.wait()
 
     def _take_mail(self) -> bool:
         """Does what other threads asked for; whether there was anything."""
@@ -467,12 +466,6 @@ class Engine:
         request.finish_reason = reason
         self._scheduler.remove(request)
         self._send(request, replace(chunk or Chunk(request.index), finish_reason=reason, error=error))
-
-
-def _prepare(constraints: Sequence[Constraint]) -> None:
-    for constraint in constraints:
-        with contextlib.suppress(Exception):  # which comes again when the request asks for its tokens
-            constraint.prepare()
 
 
 class _Stream:

@@ -161,19 +161,18 @@ class Sampler:
     def choose(self, logits: np.ndarray, place: int, allowed: np.ndarray | None = None) -> int:
         """The next token, which is the answer's `place`-th, by float32 logits (vocab_size,), which stay as they are.
 
-        `allowed`, bool (vocab_size,), says which tokens may stand here. Nothing is remembered: see `add`.
-        Raises `ExecutionError` where no token is left, or logits are no numbers.
+        `allowed`, int (n,) in rising order, are the tokens that may stand here, if not all may. Nothing is remembered:
+        see `add`. Raises `ExecutionError` where no token is left, or logits are no numbers.
         """
         params = self._params
         logits = self._adjusted(logits)
-        places = None
-        if allowed is not None:
+        best, places = int(logits.argmax()), None
+        if allowed is not None and not (params.temperature == 0 and _holds(allowed, best)):
             # Often few are left, and what has no chance would cost exp its fast path.
-            places = np.flatnonzero(allowed)
-            if places.size == 0:
+            if allowed.size == 0:
                 raise ExecutionError("no token can be chosen: none is allowed")
-            logits = logits[places]
-        best = int(logits.argmax())
+            logits, places = logits.take(allowed), allowed
+            best = int(logits.argmax())
         if not math.isfinite(logits[best]):
             raise ExecutionError(f"no token can be chosen: the largest logit is {logits[best]}")
         if params.temperature == 0:
@@ -214,6 +213,12 @@ class Sampler:
             logits[tokens] -= np.float32(params.presence_penalty) + np.float32(params.frequency_penalty) * counts
         logits[self._bias[:, 0].astype(np.intp)] += self._bias[:, 1].astype(np.float32)
         return logits
+
+
+def _holds(numbers: np.ndarray, number: int) -> bool:
+    """Whether a number is one of several in rising order."""
+    place = int(numbers.searchsorted(number))
+    return place < numbers.size and numbers[place] == number
 
 
 def _nucleus(weights: np.ndarray, part: float) -> np.ndarray:
