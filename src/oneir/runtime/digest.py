@@ -1,4 +1,7 @@
-"""Digests of much data, such as the weights of a model: several threads compute them at once."""
+"""Digests of much data, such as the weights of a model: several threads compute them at once.
+
+What lies in a mapped file is read, and its memory given back.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from .mapped import release
 from .pool import num_threads
 
 _FEW_BYTES = 1 << 20
@@ -21,4 +25,6 @@ def digests(contents: Sequence[memoryview]) -> list[bytes]:
 
 
 def _digest(content: memoryview) -> bytes:
-    return hashlib.sha256(content).digest()
+    digest = hashlib.sha256(content).digest()
+    release(content)
+    return digest

@@ -49,7 +49,7 @@ def copy_arrays_with(copy: Copy | None) -> None:
     _copy = copy
 
 
-class _Memory:
+class TensorMemory:
     """The array interface of a tensor's memory; arrays over it keep the tensor alive."""
 
     __slots__ = ("__array_interface__", "tensor")
@@ -204,7 +204,7 @@ class Tensor(Object):
         dtype = numpy_dtype(self._dtype)
         if not self.address:
             return np.empty(self._layout.shape, dtype)
-        memory = _Memory()
+        memory = TensorMemory()
         memory.tensor = self
         memory.__array_interface__ = {
             "version": 3,

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +10,6 @@ from hostile import COPIES, json_mutations, refused, survives_alone, text_mutati
 from safetensors.numpy import save
 
 from oneir.llm.files.checkpoint import Checkpoint
-from oneir.llm.files.source import map_file, release
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 8, "version": "gemm", "zero_point": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 8, "desc_act": False}
@@ -182,22 +178,3 @@ def test_mutated_configurations_are_read_or_refused(tmp_path):
         outcomes.add(survives_alone(read_all, folder))
         (folder / name).write_text(json.dumps(config))
     assert outcomes == {True, False}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory of a process")
-def test_memory_of_a_mapped_file_can_be_given_back(tmp_path):
-    def mapped() -> int:
-        found = re.search(r"RssFile:\s+(\d+)", Path("/proc/self/status").read_text())
-        assert found is not None
-        return int(found[1]) << 10
-
-    numbers = np.arange(1 << 22, dtype=np.uint32)
-    written(tmp_path / "w", numbers.tobytes())
-    view = map_file(tmp_path / "w")[4096:].view(np.uint32)
-    before = mapped()
-    total = int(view.sum(dtype=np.uint64))
-    assert mapped() - before > numbers.nbytes // 2
-    release(view)
-    assert mapped() - before < numbers.nbytes // 2
-    assert int(view.sum(dtype=np.uint64)) == total
-    release(numbers)

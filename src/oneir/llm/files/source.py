@@ -29,17 +29,6 @@ def map_file(path: Path) -> np.ndarray:
         return np.frombuffer(mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ), np.uint8)
 
 
-def release(view: np.ndarray) -> None:
-    """Gives back the memory that the file of a view takes, where it is mapped; what is used again is read again."""
-    base: object = view
-    while isinstance(base, np.ndarray):
-        base = base.base
-    if isinstance(base, memoryview):
-        base = base.obj
-    if isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
-        base.madvise(mmap.MADV_DONTNEED)
-
-
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8. Raises `InvalidValue` for anything else."""
     if not path.is_file():

@@ -292,10 +292,14 @@ class GatedLayer(nn.Module):
         return self.down_proj(self.activation(gate) * up)
 
 
+def _gelu_tanh(x: nn.Tensor) -> nn.Tensor:
+    return op.gelu(x, "tanh")
+
+
 ACTIVATIONS = {
     "silu": op.silu,
-    "gelu_pytorch_tanh": lambda x: op.gelu(x, "tanh"),
-    "gelu_new": lambda x: op.gelu(x, "tanh"),
+    "gelu_pytorch_tanh": _gelu_tanh,
+    "gelu_new": _gelu_tanh,
     "gelu": op.gelu,
 }
 

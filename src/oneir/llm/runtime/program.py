@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from ... import relax
 from ...driver.build import cache_facts
+from ...ir.transform import PassContext
 from ...relax.frontend import nn
 from ...runtime import object_cache
-from ...runtime.error import UnsupportedError
+from ...runtime.device import cpu
+from ...runtime.error import LibraryError, UnsupportedError
 from ...runtime.module import load_module
-from ...runtime.tensor import from_dlpack
+from ...runtime.tensor import wrap_array
 from ...target.target import Target
 from ..files.adapter import Adapter
 from ..files.checkpoint import Checkpoint
@@ -27,13 +32,17 @@ from ..models.adapters import adapt
 from ..models.decoder import Decoder
 from ..models.model import FileModel
 from ..quantization import Precision, Weight
+from .apart import apart
 from .weights import parameters_of, with_stored_weights
 
 _MODELS = "models"
 """The folder of the cache that has whole models."""
 _MOST_BYTES = 64 << 30
 """What models may take in the cache before the one that was not used for longest is removed."""
-
+_LARGE = 256 << 20
+"""The bytes of files whose model is compiled in another process: beside less, starting one is not worth its time."""
+_ALIGNMENT = 128
+"""Of weights in a file, in bytes: kernels read whole vectors."""
 
 Steps = Mapping[str, Mapping[str, Any]]
 """The methods of a model that its program has, and their arguments as `nn.Module.export_tvm` takes them."""
@@ -52,17 +61,45 @@ def program_of(
     It is read from the cache if the same files were compiled before. Raises what `Checkpoint` does, and
     `InvalidValue` or `ShapeMismatch` for weights that do not fit the configuration.
     """
-    path = _cached([checkpoint.path, *(a.path for a in adapters)], model, precision, target, steps)
+    files = _files([checkpoint.path, *(a.path for a in adapters)])
+    path = _cached(files, model, precision, target, steps)
     if path is None:
-        return relax.build(_program(checkpoint, model, steps), target)
+        return relax.build(_program(checkpoint, model, steps, None), target)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        relax.build(_program(checkpoint, model, steps), target).export_library(partial)
-        os.replace(partial, path)
+        large = sum(state.st_size for state in files.values()) >= _LARGE
+        ctx = PassContext.current()
+        arguments = path, checkpoint.path, model, steps, target, ctx.opt_level, ctx.config
+        if large and sys.executable:
+            apart(_write_apart, *arguments)
+        else:
+            _write(*arguments)
         object_cache.evict(path.parent, _MOST_BYTES)
     os.utime(path)
     return load_module(path)
+
+
+def _write(
+    path: Path, source: Path, model: FileModel, steps: Steps, target: Target, opt_level: int, config: Mapping[str, Any]
+) -> None:
+    """Writes the executable of a model, whose weights are never in memory together."""
+    try:
+        with PassContext(opt_level, config=config), tempfile.TemporaryFile(dir=path.parent) as file:
+            executable = relax.build(_program(Checkpoint.open(source), model, steps, file), target)
+            executable.export_library(path)
+    except OSError as error:
+        if isinstance(error, LibraryError):
+            raise
+        raise LibraryError(f"{path.parent} has no place for a model: {error.strerror}; choose another cache") from error
+
+
+def _write_apart(path: Path, *arguments: Any) -> None:
+    """Does the same, and makes what calling programs needs, so that it is in the cache as well."""
+    _write(path, *arguments)
+    program = load_module(path)
+    machine = relax.VirtualMachine(program, cpu())
+    for name in program.natives:
+        machine[name]
 
 
 def model_with_weights(checkpoint: Checkpoint, precision: Precision, adapters: Sequence[Adapter] = ()) -> Decoder:
@@ -88,21 +125,30 @@ def _keeps_forms(model: Decoder) -> bool:
     return any(model.named_attributes(Weight))
 
 
-def _cached(paths: Sequence[Path], model: FileModel, precision: Precision, target: Target, steps: Steps) -> Path | None:
+def _files(paths: Sequence[Path]) -> dict[Path, os.stat_result]:
+    """The files of a model and its adapters, and what the system says of them."""
+    files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+    return {file.resolve(): file.stat() for file in files}
+
+
+def _cached(
+    files: Mapping[Path, os.stat_result], model: FileModel, precision: Precision, target: Target, steps: Steps
+) -> Path | None:
     """The file that a model is kept in; None where nothing is kept."""
     folder, facts = object_cache.cache_dir(), cache_facts(target)
     if folder is None or facts is None:
         return None
-    files = [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-    states = [(str(file.resolve()), file.stat()) for file in files]
-    described = [f"{name} {state.st_size} {state.st_mtime_ns} {state.st_ino}" for name, state in states]
+    described = [f"{file} {state.st_size} {state.st_mtime_ns} {state.st_ino}" for file, state in files.items()]
     kind = "generates" if model.generates else "embeds"
     return folder / _MODELS / object_cache.cache_key("model", kind, *steps, str(precision), *facts, *described)
 
 
-def _program(checkpoint: Checkpoint, model: FileModel, steps: Steps) -> Any:
+def _program(checkpoint: Checkpoint, model: FileModel, steps: Steps, file: BinaryIO | None) -> Any:
+    """The module of a model with its weights, which are mapped from a file that is empty still, if there is one."""
     mod = FuseQuantizeRows()(model.export_tvm(steps)[0])
-    weights = {name: from_dlpack(_in_own_pages(value)) for name, value in parameters_of(model, checkpoint)}
+    values = parameters_of(model, checkpoint)
+    kept = {name: _in_own_pages(value) for name, value in values} if file is None else _in_file(values, file)
+    weights = {name: wrap_array(value) for name, value in kept.items()}  # which all steps share
     for name in steps:
         mod = relax.transform.BindParams(name, weights)(mod)
     return mod
@@ -110,13 +156,30 @@ def _program(checkpoint: Checkpoint, model: FileModel, steps: Steps) -> Any:
 
 def _in_own_pages(value: np.ndarray) -> np.ndarray:
     """A copy whose memory the system gets back when it is no longer used. That of freed arrays stays with the process
-    where others lie above them, and so would a model's weights, beside the file that they are mapped from then.
+    where others lie above them, and so would a model's weights.
     """
     if not value.nbytes:
         return np.ascontiguousarray(value)
     copy = np.frombuffer(mmap.mmap(-1, value.nbytes), value.dtype).reshape(value.shape)
     copy[...] = value
     return copy
+
+
+def _in_file(values: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> dict[str, np.ndarray]:
+    """Copies that are mapped from a file, so that only what is being read of them takes memory."""
+    places: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
+    end = 0
+    for name, value in values:
+        file.write(b"\0" * (-end % _ALIGNMENT))
+        start = end + -end % _ALIGNMENT
+        file.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data)
+        places[name], end = (start, value.shape, value.dtype), start + value.nbytes
+    file.flush()
+    content = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    return {
+        name: content[start : start + math.prod(shape) * dtype.itemsize].view(dtype).reshape(shape)
+        for name, (start, shape, dtype) in places.items()
+    }
 
 
 def steps_of(model: Decoder, precision: Precision) -> Steps:

@@ -10,14 +10,16 @@ import numpy as np
 
 from ...runtime.dtype import numpy_dtype
 from ...runtime.error import InvalidValue, ShapeMismatch
+from ...runtime.mapped import release
 from ..files.blocks import quantize
 from ..files.checkpoint import Checkpoint
-from ..files.source import release
-from ..kernels.forms import FORMS, FloatForm
+from ..kernels.forms import FORMS, PANEL, FloatForm
 from ..models.model import FileModel
 from ..quantization import Part, Precision, Weight, stored
 
 _Model = TypeVar("_Model", bound=FileModel)
+_PACKED = 1 << 21
+"""Weights that are packed at a time: what packing needs besides stays in the cache, and small beside a model."""
 
 
 def with_stored_weights(model: _Model, checkpoint: Checkpoint, precision: Precision) -> _Model:
@@ -69,23 +71,29 @@ def parameters_of(model: FileModel, checkpoint: Checkpoint) -> Iterator[tuple[st
 
 
 def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight) -> dict[str, np.ndarray]:
-    """The arrays of a weight: of the file's blocks, or else of its values."""
+    """The arrays of a weight: of the file's blocks, or else of its values. Some panels are packed at a time."""
     form, n, k = weight.part.form, weight.part.rows, weight.k
     name = f"{layer.rpartition('.weights.')[0]}.weight"
     blocks = [checkpoint.quantized(source) for source in weight.part.sources]
-    if not isinstance(form, FloatForm):
-        if all(found is not None and found.format == form.name for found in blocks):
-            rows = [found.data.reshape(found.shape[0], -1) for found in blocks if found is not None]
-            # Rows are whole blocks, so they may be moved as they are.
-            data = model.rows_here(name, rows[0] if len(rows) == 1 else np.concatenate(rows)).reshape(-1)
-            shapes = [found.shape for found in blocks if found is not None]
-            _check_shape(checkpoint, name, [sum(s[0] for s in shapes), *shapes[0][1:]], [n, k])
-        else:
-            values = _read(model, checkpoint, name, weight.part.sources, [n, k])
-            data = quantize(values.astype(np.float32, copy=False), form.name)
+    stored = not isinstance(form, FloatForm) and all(b is not None and b.format == form.name for b in blocks)
+    if stored:
+        rows = [found.data.reshape(found.shape[0], -1) for found in blocks if found is not None]
+        # Rows are whole blocks, so they may be moved as they are.
+        data = model.rows_here(name, rows[0] if len(rows) == 1 else np.concatenate(rows))
+        shapes = [found.shape for found in blocks if found is not None]
+        _check_shape(checkpoint, name, [sum(s[0] for s in shapes), *shapes[0][1:]], [n, k])
+        data = data.reshape(n, -1)
     else:
         data = _read(model, checkpoint, name, weight.part.sources, [n, k])
-    packed = form.pack(data, n, k)
+    packed = {name: np.empty(shape, numpy_dtype(dtype)) for name, (shape, dtype) in form.parameters(n, k).items()}
+    step = max(_PACKED // (PANEL * k), 1)
+    for first in range(0, n // PANEL, step):
+        part = data[first * PANEL : (first + step) * PANEL]
+        count = len(part)
+        if not isinstance(form, FloatForm):
+            part = part.reshape(-1) if stored else quantize(part.astype(np.float32, copy=False), form.name)
+        for array, panels in form.pack(part, count, k).items():
+            packed[array][first : first + step] = panels
     for view in (data, *(found.data for found in blocks if found is not None)):
         release(view)
     if weight.in_words and packed["weight"].dtype == np.uint8:

@@ -26,6 +26,7 @@ from ..digest import digests
 from ..dtype import DTypeName, dlpack_dtype, numpy_dtype
 from ..error import InvalidValue, LibraryError, OneIRError
 from ..library import checksum, other_format, write_file
+from ..mapped import release
 from ..object import ShapeTuple
 from ..signature import Param, Signature
 from ..tensor import Tensor
@@ -103,8 +104,8 @@ def constant_items(program: Program) -> list[tuple[int, int, np.ndarray]]:
     return found
 
 
-def encode(stored: Stored, place: Place | None = None) -> list[bytes | memoryview]:
-    """The content of a file, in parts that need not be copied together; for `place` see `write_executable`."""
+def encode(stored: Stored, place: Place | None = None) -> Iterator[bytes | memoryview]:
+    """The content of a file, in parts that are written one after the other; for `place` see `write_executable`."""
     items = constant_items(stored.program)
     data = [] if place is not None else [(offset, part) for _, offset, part in items]
     document = _encode(stored.program, items)
@@ -112,7 +113,7 @@ def encode(stored: Stored, place: Place | None = None) -> list[bytes | memoryvie
         document["data"] = [place.start, place.size, place.file]
     document["natives"] = {name: spec.to_json() for name, spec in stored.natives.items()}
     text = json.dumps(document, separators=(",", ":")).encode()
-    return list(_parts(stored.library, text, data))
+    return _parts(stored.library, text, data)
 
 
 def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> Iterator[bytes | memoryview]:
@@ -123,6 +124,7 @@ def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> I
     for offset, items in data:
         yield b"\0" * (offset - end)
         yield items.data
+        release(items)
         end = offset + items.nbytes
     sizes = _SIZES.pack(len(library), len(text), end)
     yield _MAGIC + sizes + checksum(text + sizes)
