@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import numpy as np
 import pytest
 from weight_forms import RNG, random_weight
 
+from oneir.llm.engine.engine import Engine
+from oneir.llm.engine.request import Chunk
 from oneir.llm.engine.runner import Piece
+from oneir.llm.engine.sampling import SamplingParams
 from oneir.llm.quantization import Precision, Weight
 from oneir.llm.runtime.loader import load_runner
 from oneir.llm.runtime.program import model_with_weights
@@ -133,7 +137,7 @@ def test_keys_and_values_in_int8(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [1, 3])
 def test_a_step_is_one_native_call_whatever_the_layers(count: int, tmp_path: Path) -> None:
     calls: list[int] = []
-    for layers in (1, 3):
+    for layers in (2, 6):
         path = write_llama(tmp_path / f"{layers}.gguf", dict.fromkeys(MIXED, "Q4_0"), layers=layers)
         runner, _, _ = load_runner(path, max_batch_size=1)
         piece = Piece(list(range(count)), 0, range(4))
@@ -148,3 +152,28 @@ def test_a_step_is_one_native_call_whatever_the_layers(count: int, tmp_path: Pat
         kernels = {call.name for call in runner.profile([piece]).calls}
         assert any("product" in name for name in kernels)
     assert calls[0] == calls[1]
+
+
+def test_a_token_is_as_many_calls_of_python_whatever_the_layers(tmp_path: Path) -> None:
+    calls: list[Counter[str]] = []
+    for layers in (2, 6):
+        path = write_llama(tmp_path / f"{layers}.gguf", dict.fromkeys(MIXED, "Q4_0"), layers=layers)
+        engine = Engine(load_runner(path, max_batch_size=1)[0])
+        chunks: list[Chunk] = []
+        engine.submit(engine.make([[5, 6, 7]], SamplingParams(max_tokens=8), chunks.append))
+        for _ in range(3):  # the prompt, and tokens after which all is ready
+            engine.step()
+        called = Counter[str]()
+
+        def count(frame: Any, event: str, arg: Any, called: Counter[str] = called) -> None:
+            if event in ("call", "c_call"):
+                called[frame.f_code.co_name if event == "call" else arg.__name__] += 1
+
+        sys.setprofile(count)
+        try:
+            engine.step()
+        finally:
+            sys.setprofile(None)
+        assert [len(chunk.token_ids) for chunk in chunks] == [1] * 4
+        calls.append(called)
+    assert calls[0] == calls[1] and calls[0]["run"] == 1
