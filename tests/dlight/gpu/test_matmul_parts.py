@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from devices import needs_compiler
@@ -97,6 +99,25 @@ def test_a_convolution_is_a_product_in_parts():
     found, launched = on_cuda(mod, arrays, "shuffled")
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-4, atol=1e-4)
     assert len(launched) == 2  # one kernel of parts, and one that adds them up
+
+
+@needs_compiler
+def test_neighbours_of_a_pointwise_convolution_are_loaded_and_stored_by_neighbouring_threads():
+    """Images lie along pixels, so threads have these as columns; weights lie along the sum, and come as vectors."""
+    mod = graph(relax.op.nn.conv2d, (1, 64, 16, 16), (64, 64, 1, 1))
+    text = relax.build(mod, TARGET).inspect_source("cuda")
+    assert re.search(r"oneir_load<oneir_vector<float, 4>>\(x1 \+", text)
+    (stored,) = re.findall(r" conv2d_nchw\[(.*)\] = ", text)
+    assert stored.endswith("+ threadIdx_x")
+
+
+@needs_compiler
+def test_a_pointwise_convolution_of_several_images():
+    shapes = (2, 64, 12, 16), (48, 64, 1, 1)
+    mod = graph(relax.op.nn.conv2d, *shapes)
+    x, w = numbers(*shapes)
+    found, _ = on_cuda(mod, [x, w], "shuffled")
+    np.testing.assert_allclose(found, np.einsum("nchw,oc->nohw", x, w[:, :, 0, 0]), rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

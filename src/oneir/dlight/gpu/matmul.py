@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...arith.iter_map import is_number
+from ...ir.expr import PrimExpr, Var
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, Schedule
-from ...tir.stmt import Block
+from ...tir.stmt import Block, BufferRegion
 from ..analysis import get_block_info, get_root_block
 from ..analysis.gemm import (
     IterKind,
@@ -41,7 +43,7 @@ __all__ = [
 
 
 _S, _I, _J, _K, _ = IterKind
-_SIK, _SJK, _SIJ, _SIJK = (_S, _I, _K), (_S, _J, _K), (_S, _I, _J), (_S, _I, _J, _K)
+_SIK, _SJK, _SIJ = (_S, _I, _K), (_S, _J, _K), (_S, _I, _J)
 
 
 def check_sm_version(arch: str) -> int:
@@ -158,21 +160,37 @@ class Matmul(GPUScheduleRule):
 
 
 def across_sum(product: Block) -> tuple[bool, bool] | None:
-    """Whether each factor lies in memory across the sum, which its last index says; None for what is no product."""
-    traits = detect_iter_traits(product)
-    if traits is None:
+    """Whether each factor lies in memory across the sum, as its innermost index says; None for what is no product."""
+    of_sum = axes_of(product, _K)
+    if not of_sum:
         return None
-    of_sum = {iv.var for iv, trait in zip(product.iter_vars, traits[3], strict=True) if trait.kind is _K}
-    a, b = (region.region[-1].min if region.region else None for region in product.reads)
+    a, b = map(innermost_index, product.reads)
     return a not in of_sum, b not in of_sum
 
 
+def axes_of(product: Block, kind: IterKind) -> set[Var]:
+    """The axes of a kind of a product; none of what is no product."""
+    traits = detect_iter_traits(product)
+    axes = [] if traits is None else zip(product.iter_vars, traits[3], strict=True)
+    return {iv.var for iv, trait in axes if trait.kind is kind}
+
+
+def innermost_index(region: BufferRegion) -> PrimExpr | None:
+    """The index of neighbours in memory: that of the last dimension that has several elements; None if none has."""
+    dimensions = zip(reversed(region.region), reversed(region.buffer.shape), strict=True)
+    return next((place.min for place, size in dimensions if not is_number(size, 1)), None)
+
+
 def as_batched_product(
-    sch: Schedule, block: BlockRV, a_order: Sequence[IterKind] = _SIK, b_order: Sequence[IterKind] = _SJK
+    sch: Schedule,
+    block: BlockRV,
+    a_order: Sequence[IterKind] = _SIK,
+    b_order: Sequence[IterKind] = _SJK,
+    c_order: Sequence[IterKind] = _SIJ,
 ) -> bool:
     """Brings a product into the form `C[S, I, J] += A[S, I, K] * B[S, J, K]`; says whether it has that form.
 
-    `a_order` and `b_order` are the orders of the axes of A and of B.
+    `a_order`, `b_order` and `c_order` are the orders of the axes of A, B and C; the loops are those of C, then K.
     """
     a = sch.reindex(block, ("read", 0))
     b = sch.reindex(block, ("read", 1))
@@ -183,6 +201,6 @@ def as_batched_product(
     of_a, of_b, of_c, of_block = traits
     sch.transform_layout(a, ("write", 0), make_iter_fusion_index_map(of_a, a_order))
     sch.transform_layout(b, ("write", 0), make_iter_fusion_index_map(of_b, b_order))
-    sch.transform_layout(c, ("read", 0), make_iter_fusion_index_map(of_c, _SIJ))
-    sch.transform_block_layout(block, make_iter_fusion_index_map(of_block, _SIJK))
+    sch.transform_layout(c, ("read", 0), make_iter_fusion_index_map(of_c, c_order))
+    sch.transform_block_layout(block, make_iter_fusion_index_map(of_block, (*c_order, _K)))
     return True

@@ -25,7 +25,7 @@ from ..analysis.gemm import IterKind, get_index_map, get_reduction_blocks
 from ..base.sizes import get_extent
 from .base import PROCESSORS, GPUScheduleRule, unroll_explicitly
 from .inlining import auto_inline_consumer_chain, auto_inline_producers
-from .matmul import across_sum, as_batched_product
+from .matmul import across_sum, as_batched_product, axes_of, innermost_index
 
 _S, _I, _J, _K, _ = IterKind
 _STEP = 16
@@ -94,7 +94,10 @@ class MatmulInParts(GPUScheduleRule):
         across = across_sum(stmt)
         if across is None or any(region.buffer.dtype != "float32" for region in (*stmt.reads, *stmt.writes)):
             return None
-        if not as_batched_product(sch, block, (_S, _K, _I), (_S, _K, _J)):
+        # Neighbours in the result are computed by neighbouring threads, which have the columns of tiles.
+        rows_last = innermost_index(stmt.writes[0]) in axes_of(stmt, _I)
+        order = (_S, _J, _I) if rows_last else (_S, _I, _J)
+        if not as_batched_product(sch, block, (_S, _K, _I), (_S, _K, _J), order):
             return None
         extents = [as_int(get_extent(sch, loop)) or 0 for loop in sch.get_loops(block)]
         if not all(extents):
@@ -103,13 +106,13 @@ class MatmulInParts(GPUScheduleRule):
         tile, parts = _plan(batch, m, n, k)
         sch.pad_einsum(block, [1, *tile.sizes, parts * _STEP])
         if parts == 1:
-            result = _tiled(sch, block, tile, across, batch=1)
+            result = _tiled(sch, block, tile, across, rows_last, batch=1)
             return sch if auto_inline_consumer_chain(sch, result) else None
         outer, _ = sch.split(sch.get_loops(block)[-1], [parts, None])
         part = sch.rfactor(outer, 0)
         loops = sch.get_loops(part)
         sch.reorder(loops[3], *loops[:3], loops[4])
-        _tiled(sch, part, tile, across, batch=2)
+        _tiled(sch, part, tile, across, rows_last, batch=2)
         return sch if _added(sch, block) else None
 
 
@@ -138,8 +141,13 @@ def _microseconds(tile: _Tile, parts: int, batch: int, m: int, n: int, k: int) -
     return _LAUNCH + time + added
 
 
-def _tiled(sch: Schedule, block: BlockRV, tile: _Tile, across: tuple[bool, bool], batch: int) -> BlockRV:
-    """Tiles a product whose first loops, `batch` of them, say which product it is; returns the block that stores it."""
+def _tiled(
+    sch: Schedule, block: BlockRV, tile: _Tile, across: tuple[bool, bool], rows_last: bool, batch: int
+) -> BlockRV:
+    """Tiles a product whose first loops, `batch` of them, say which product it is; returns the block that stores it.
+
+    With `rows_last` the second factor has the rows of tiles, and the first one their columns.
+    """
     *outer, i, j, k = sch.get_loops(block)
     by, vy, ty, yi = sch.split(i, [None, tile.row_groups, tile.rows, 4])
     bx, vx, tx, xi = sch.split(j, [None, tile.column_groups, tile.columns, 4])
@@ -160,7 +168,7 @@ def _tiled(sch: Schedule, block: BlockRV, tile: _Tile, across: tuple[bool, bool]
     result = sch.cache_write(block, 0, "local")
     sch.reverse_compute_at(result, tx, preserve_unit_loops=True)
     sch.vectorize(sch.get_loops(result)[-1])
-    for position, size in enumerate(tile.sizes):
+    for position, size in enumerate(reversed(tile.sizes) if rows_last else tile.sizes):
         copy = sch.cache_read(block, position, "shared")
         own = len(sch.get_loops(copy))
         sch.compute_at(copy, ko, preserve_unit_loops=True)
@@ -192,4 +200,6 @@ def _added(sch: Schedule, block: BlockRV) -> bool:
     sch.bind(tx, "threadIdx.x")
     sch.compute_at(block, tx, preserve_unit_loops=True)
     sch.decompose_reduction(block, sch.get_loops(block)[2])
+    # All parts are loaded at once, rather than each when the one before was added.
+    sch.unroll(sch.get_loops(block)[2])
     return True
