@@ -35,7 +35,7 @@ from . import (
 )
 from .driver import build, compile, load
 from .error import TVMError
-from .ir import instrument, transform
+from .ir import container, instrument, transform
 from .ir.dtype import DataType
 from .ir.module import IRModule
 from .runtime import (
@@ -72,6 +72,7 @@ __all__ = [
     "base",
     "build",
     "compile",
+    "container",
     "contrib",
     "cpu",
     "cuda",

@@ -18,7 +18,7 @@ def func(a: T.handle):
 
 
 def test_containers_are_arrays_and_maps():
-    assert isinstance(func.params, tvm.ir.Array) and isinstance(func.params, tvm.ir.container.Array)
+    assert isinstance(func.params, tvm.ir.Array) and isinstance(func.params, tvm.container.Array)
     assert isinstance(func.buffer_map, tvm.ir.Map) and isinstance(func.body.annotations, tvm.ir.container.Map)
     assert func.params[0:1] == [func.params[0]] and len(func.params) == 1 and func.params[-1] is func.params[0]
     assert dict(func.body.annotations) == {"mark": 1}

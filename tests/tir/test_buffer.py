@@ -85,6 +85,9 @@ def test_slices_make_regions_and_with_a_step_vectors():
     vector = a[0, 2:8:2]
     assert isinstance(vector, BufferLoad) and vector.dtype == "float32x3" and int(vector.indices[1].stride) == 2
     assert a[0, 0:4:1].dtype == "float32x4" and a[0, 5:6:1].dtype == "float32"
+    assert a[0, x * 4 : (x + 1) * 4 : 1].dtype == "float32x4" and a[0, x * 4 : (x + 1) * 4 : 2].dtype == "float32x2"
+    with pytest.raises(InvalidValue, match=r"lanes of a vector must be an int or a multiple of vscale, found x"):
+        _ = a[0, 0:x:1]
 
 
 def test_vectors_are_loaded_and_stored():

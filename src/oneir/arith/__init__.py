@@ -4,6 +4,7 @@ analyzer = arith.Analyzer()
 analyzer.simplify((i * 8 + j) // 8)
 """
 
+from . import _ffi_api as _ffi_api  # a name of the published API
 from .analyzer import Analyzer, ConstraintScope, Extension, ProofStrength
 from .bound import deduce_bound
 from .const_int_bound import ConstIntBound

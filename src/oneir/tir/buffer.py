@@ -12,10 +12,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, SupportsInt, TypeGuard
 
+from ..arith.analyzer import Analyzer
 from ..ir import operators as ops
 from ..ir.container import Array, is_sequence
 from ..ir.dtype import DataType
-from ..ir.expr import Call, ExprLike, ExprOp, IntImm, PrimExpr, Ramp, Range, Var, as_expr, const, pointer_to
+from ..ir.expr import Call, ExprLike, ExprOp, IntImm, PrimExpr, Range, Var, as_expr, const, pointer_to
 from ..ir.node import Node, as_array, attr, child, meta
 from ..ir.span import SequentialSpan, Span
 from ..ir.type import PointerType
@@ -273,15 +274,16 @@ def slice_as_vector(buffer: Buffer, items: tuple[Any, ...]) -> tuple[Any, ...] |
     last = items[-1]
     if not _is_slice(last) or last.step is None or any(isinstance(i, slice) for i in items[:-1]):
         return None
-    begin = 0 if last.start is None else last.start
-    end = buffer.shape[len(items) - 1] if last.stop is None else last.stop
-    step = last.step
-    extent = ops.floordiv(ops.add(ops.difference(end, begin), ops.subtract(step, 1)), step)
-    begin = as_expr(begin)
-    lanes = extent.value if isinstance(extent, IntImm) else extent
-    if lanes == 1:
-        return (*items[:-1], begin)
-    return (*items[:-1], Ramp(begin, ops.cast(begin.dtype, step), lanes))
+    return (*items[:-1], vector_index(last, buffer.shape[len(items) - 1]))
+
+
+def vector_index(item: slice[Any, Any, Any], dim: PrimExpr) -> PrimExpr:
+    """The elements of a slice of a dimension as a ramp, or as the index of its only one."""
+    begin, step = 0 if item.start is None else item.start, 1 if item.step is None else item.step
+    end = dim if item.stop is None else item.stop
+    count = as_expr(ops.floordiv(ops.add(ops.difference(end, begin), ops.subtract(step, 1)), step))
+    lanes = count if isinstance(count, IntImm) else Analyzer().simplify(count)
+    return ramp_or_scalar(begin, lanes.value if isinstance(lanes, IntImm) else lanes, step)
 
 
 def slices_as_region(buffer: Buffer, items: tuple[Any, ...]) -> list[Range]:

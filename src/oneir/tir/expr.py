@@ -289,6 +289,6 @@ def access_dtype(buffer: Buffer, indices: Array[PrimExpr]) -> DataType:
     return buffer.dtype.with_lanes(buffer.dtype.lanes * last.lanes, last.scalable or buffer.dtype.scalable)
 
 
-def ramp_or_scalar(start: Any, extent: int, step: int = 1) -> PrimExpr:
-    """The index of a slice with known extent: a ramp, or the start alone when there is one element."""
+def ramp_or_scalar(start: Any, extent: int | PrimExpr, step: Any = 1) -> PrimExpr:
+    """The index of a slice of `extent` elements: a ramp, or the start alone when there is one element."""
     return as_expr(start) if extent == 1 else Ramp(start, as_expr(step).astype(as_expr(start).dtype), extent)

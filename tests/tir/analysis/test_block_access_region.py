@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oneir import arith
 from oneir.ir.expr import Broadcast, IntImm, Ramp, Range, Var
-from oneir.tir.analysis.block_access_region import get_block_access_region, get_block_read_write_region
+from oneir.tir.analysis.block_access_region import (
+    domain_touched,
+    get_block_access_region,
+    get_block_read_write_region,
+)
 from oneir.tir.buffer import decl_buffer
 from oneir.tir.expr import BufferLoad, IterVar, IterVarType
 from oneir.tir.op import call_extern
@@ -153,3 +158,52 @@ def test_a_vector_of_indices_from_memory_covers_what_its_lanes_may_reach():
     lanes = BufferLoad(indices, [Ramp(0, 1, 4)]) % Broadcast(8, 4)
     (read,), _, _ = get_block_access_region(block(Evaluate(BufferLoad(A, [lanes]))), {**BUFFERS})
     assert ranges(read) == [(0, 7)]
+
+
+def touched(stmt, buffer, loads: bool, stores: bool) -> list[tuple[int, int]]:
+    """First and last index of each dimension."""
+    found = domain_touched(stmt, buffer, loads, stores)
+    return [(int(r.min), int(r.min) + int(r.extent) - 1) for r in found]
+
+
+@given(
+    extents=st.tuples(st.integers(1, 5), st.integers(1, 5)),
+    loaded=st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-9, 9)),
+    stored=st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-9, 9)),
+)
+def test_a_statement_touches_what_its_loads_and_stores_span(extents, loaded, stored):
+    i, j = Var("i", "int32"), Var("j", "int32")
+
+    def index(parts):
+        return i * parts[0] + j * parts[1] + parts[2]
+
+    def span(*kinds):
+        values = [
+            a * parts[0] + b * parts[1] + parts[2]
+            for parts in kinds
+            for a, b in itertools.product(*map(range, extents))
+        ]
+        return [(min(values), max(values))]
+
+    nest = loops([i, j], extents, BufferStore(A, BufferLoad(A, [index(loaded)]), [index(stored)]))
+    assert touched(nest, A, True, False) == span(loaded)
+    assert touched(nest, A, False, True) == span(stored)
+    assert touched(nest, A, True, True) == span(loaded, stored)
+    assert touched(nest, A, False, False) == touched(nest, B, True, True) == []
+
+
+def test_what_a_statement_touches_is_for_all_iterations_of_its_loops():
+    n, i = Var("n", "int32"), Var("i", "int32")
+    lanes = Ramp(i * 4, 1, 4)
+    nest = For(i, 0, n, ForKind.SERIAL, BufferStore(A, Broadcast(0.0, 4), [lanes]))
+    (dimension,) = domain_touched(nest, A, False, True)
+    assert dimension.min.value == 0 and arith.Analyzer().can_prove_equal(dimension.extent, n * 4)
+    (dimension,) = domain_touched(nest.body, A, False, True)
+    assert arith.Analyzer().can_prove_equal(dimension.min, i * 4) and dimension.extent.value == 4
+
+
+def test_packed_functions_of_arith_have_a_module():
+    stmt = BufferStore(A, 1.0, [7])
+    assert [int(r.min) for r in arith._ffi_api.DomainTouched(stmt, A, False, True)] == [7]
+    with pytest.raises(AttributeError, match=r"no function is registered as 'arith\.DomainTouch'"):
+        _ = arith._ffi_api.DomainTouch

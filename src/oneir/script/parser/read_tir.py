@@ -6,12 +6,12 @@ import ast
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Ramp, Var, as_expr, const
-from ...ir.operators import difference, not_equal
+from ...ir.expr import Call, ExprOp, GlobalVar, PrimExpr, Var, as_expr, const
+from ...ir.operators import not_equal
 from ...ir.visitor import deep_recursion
 from ...runtime.error import OneIRError, ParseError
 from ...tir import op as tir_op
-from ...tir.buffer import Buffer
+from ...tir.buffer import Buffer, vector_index
 from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import (
@@ -246,7 +246,11 @@ class TIRParser(Evaluator):
             return
         items = indices if isinstance(indices, (tuple, list)) else (indices,)
         try:
-            stmt = BufferStore(base, value, [_vector_index(base, axis, item) for axis, item in enumerate(items)])
+            stmt = BufferStore(
+                base,
+                value,
+                [vector_index(i, base.shape[axis]) if isinstance(i, slice) else i for axis, i in enumerate(items)],
+            )
         except Exception as problem:
             raise self.error(node if isinstance(problem, ParseError) else target, problem) from problem
         self.add(stmt, node)
@@ -473,20 +477,6 @@ class TIRParser(Evaluator):
 def _has_bounds(index: ast.expr) -> bool:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     return any(isinstance(p, ast.Slice) and p.lower is not None and p.upper is not None for p in parts)
-
-
-def _vector_index(buffer: Buffer, axis: int, item: Any) -> Any:
-    """An index to store at: a slice is the vector of its elements."""
-    if not isinstance(item, slice):
-        return item
-    begin = 0 if item.start is None else item.start
-    end = buffer.shape[axis] if item.stop is None else item.stop
-    step = 1 if item.step is None else item.step
-    lanes: Any = tir_op.floordiv(difference(end, begin) + (step - 1), step)
-    if getattr(lanes, "value", None) == 1:
-        return begin
-    begin = as_expr(begin)
-    return Ramp(begin, as_expr(step).astype(begin.dtype), getattr(lanes, "value", lanes))
 
 
 def _fresh_buffer(buffer: Buffer) -> Buffer:

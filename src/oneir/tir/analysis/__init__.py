@@ -1,7 +1,7 @@
 """Analyses of TensorIR: the regions that blocks access, estimates of work and memory, well-formedness."""
 
 from ...ir.operators import same_expr as expr_deep_equal
-from .block_access_region import get_block_access_region, get_block_read_write_region
+from .block_access_region import domain_touched, get_block_access_region, get_block_read_write_region
 from .calculate_allocated_bytes import calculate_allocated_bytes
 from .detect_buffer_access_lca import detect_buffer_access_lca
 from .estimate_tir_bytes import estimate_tir_bytes
@@ -21,6 +21,7 @@ __all__ = [
     "assert_pure_function",
     "calculate_allocated_bytes",
     "detect_buffer_access_lca",
+    "domain_touched",
     "estimate_tir_bytes",
     "estimate_tir_flops",
     "expr_deep_equal",

@@ -1,6 +1,6 @@
-"""Inference of the regions that a block reads and writes from its body.
+"""Inference of the regions that a block, or any statement, reads and writes.
 
-The loops inside the block are covered: `A[vi * 4 + k]` under `for k in range(4)` is the region `A[vi * 4:vi * 4 + 4]`.
+The loops inside of it are covered: `A[vi * 4 + k]` under `for k in range(4)` is the region `A[vi * 4:vi * 4 + 4]`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from ...ir.container import Array
 from ...ir.expr import Call, IntImm, PrimExpr, Range, Var, const
 from ...ir.op import Op
 from ...ir.visitor import Visitor
+from ...runtime.registry import register_global_func
 from ..buffer import Buffer
 from ..expr import BufferLoad
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, MatchBufferRegion
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, MatchBufferRegion, Stmt
 from ..stmt_functor import substitute
 
 
@@ -191,3 +192,20 @@ def get_block_read_write_region(block: Block, buffer_var_map: Mapping[Var, Buffe
             merged.add(region.buffer, [_interval(r) for r in region.region])
         both.append(merged.regions({}))
     return Array(both)
+
+
+@register_global_func("arith.DomainTouched")
+def domain_touched(stmt: Stmt, buffer: Buffer, consider_loads: bool, consider_stores: bool) -> Array[Range]:
+    """The box of all elements of a buffer that a statement loads, stores, or both, one range a dimension.
+
+    It covers all iterations of the loops inside of the statement, so it may use only variables from outside of them.
+    A dimension whose indices have no known bounds is whole; without an access of the wanted kind there are no ranges.
+    """
+    detector = _Detector({buffer.data: buffer})
+    detector(stmt)
+    wanted = [found for found, on in ((detector.reads, consider_loads), (detector.writes, consider_stores)) if on]
+    touched = _Accesses(detector.analyzer)
+    for accesses in (*wanted, detector.opaque):
+        if buffer in accesses.by_buffer:
+            touched.add(buffer, accesses.by_buffer[buffer])
+    return Array(r for region in touched.regions({}) for r in region.region)
