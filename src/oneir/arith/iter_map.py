@@ -27,7 +27,7 @@ class IterMapLevel(IntEnum):
     Bijective = 0
     """Each output comes from exactly one iteration."""
     Surjective = 1
-    """Each output comes from some iteration, or from padding that the map says."""
+    """Each output comes from some iteration."""
     NoCheck = 3
     """Nothing but the form."""
 

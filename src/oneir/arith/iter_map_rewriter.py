@@ -49,6 +49,21 @@ class Padding:
     multiple: PrimExpr
 
 
+_Digits = tuple[PrimExpr, IterSplitExpr]
+"""An offset, and digits of a split plus this offset."""
+
+
+def _end(sizes: Sizes, chain: Sequence[IterSplitExpr]) -> PrimExpr:
+    """The place value of the digit above the last one."""
+    return sizes.times(chain[-1].lower_factor, chain[-1].extent) if chain else sizes.one
+
+
+def _dependent(mark: IterMark, splits: Sequence[IterSplitExpr]) -> NoMatch:
+    name = normalize_iter_map_to_expr(mark.source)
+    parts = ", ".join(str(normalize_iter_map_to_expr(split.replace(scale=1))) for split in splits)
+    return NoMatch(f"{name} in [0, {mark.extent}) is used as {parts or 'nothing'}, which are not independent")
+
+
 class IterMapRewriter:
     """Holds the marks of one map. With `digits_first`, divisions are distributed over terms before terms are fused.
 
@@ -276,55 +291,53 @@ class IterMapRewriter:
         if not sizes.positive(scale) or not sizes.divides(scale, divisor):
             raise NoMatch(f"the scale {scale} does not divide {divisor}")
         divisor = sizes.quotient(divisor, scale)
+        base = sizes.divided(total.base, scale)
+        if base is None:
+            raise NoMatch(f"the remainder of {total.base} by {scale} is not known")
+        split, (offset, rest) = split.replace(scale=sizes.one), base
         if is_number(divisor, 1):
-            offset = sizes.divided(total.base, scale)
-            if offset is None:
-                raise NoMatch(f"the remainder of {total.base} by {scale} is not known")
-            return IterSumExpr((split.replace(scale=sizes.one),), offset[0]), self.sum((), offset[1])
-        offset, rest = sizes.divided(total.base, scale) or (None, None)
-        parts = None if offset is None else sizes.divided(offset, divisor)
-        if parts is None or rest is None:
-            raise NoMatch(f"the remainder of the offset {total.base} by {divisor} is not known")
-        left = self._common_left(split, parts[1], divisor)
-        base = sizes.minus(parts[0], sizes.quotient(sizes.minus(left, parts[1]), divisor))
-        high, low = self._divide_split(split, left, divisor)
-        return IterSumExpr((high,), base), IterSumExpr((low.replace(scale=scale),), rest)
-
-    def _common_left(self, split: IterSplitExpr, left: PrimExpr, divisor: PrimExpr) -> PrimExpr:
-        """The padding before a mark that a larger divisor wants, if it leaves the same remainders as `left`.
-
-        So (i + 5) // 32 and (i + 5) % 4, which is (i + 1) % 4, are digits of one mark.
-        """
-        if not (isinstance(left, e.IntImm) and isinstance(divisor, e.IntImm)) or id(split.source) in self.padded:
-            return left
-        key = self._key(split.replace(scale=self.sizes.one))
-        wanted = [
-            p.left.value for p in self.padded.values() if isinstance(p.left, e.IntImm) and self._key(p.origin) == key
-        ]
-        return self.sizes.of(max([left.value, *(w for w in wanted if (w - left.value) % divisor.value == 0)]))
+            return IterSumExpr((split,), offset), self.sum((), rest)
+        high, low, carry = self._divide_split(split, offset, divisor)
+        return IterSumExpr((high,), carry), IterSumExpr((low.replace(scale=scale),), rest)
 
     def _divide_split(
         self, split: IterSplitExpr, offset: PrimExpr, divisor: PrimExpr
-    ) -> tuple[IterSplitExpr, IterSplitExpr]:
-        """Quotient and remainder of a split, its scale left out, plus a constant offset of at least 0."""
+    ) -> tuple[IterSplitExpr, IterSplitExpr, PrimExpr]:
+        """(high, low, carry) with `split + offset == (high + carry) * divisor + low`; the split has the scale 1."""
         sizes = self.sizes
         mark, lower = split.source, split.lower_factor
         if sizes.equal(sizes.times(lower, split.extent), mark.extent):
             # For the highest digits the mark itself is padded, so that its other digits are consistent.
             origin, left, needed = self.whole(mark), sizes.times(offset, lower), sizes.times(divisor, lower)
             known = self.padded.get(id(mark))
-            if known is not None and is_number(left, 0):
-                origin, left = known.origin, known.left
+            if known is not None:
+                origin, left = known.origin, sizes.plus(known.left, left)
         else:
-            origin, left, needed, lower = split.replace(scale=sizes.one), offset, divisor, sizes.one
-        place = (self._key(origin), sizes.key(left))
-        if place in self._multiples or not is_number(left, 0) or not sizes.divides(needed, origin.extent):
-            padding = self._pad(place, origin, left, needed)
+            origin, left, needed, lower = split, offset, divisor, sizes.one
+        rest = sizes.remainder(left, needed)
+        padded = self._common_left(origin, rest, needed)
+        carry = sizes.quotient(sizes.minus(left, padded), needed)
+        place = (self._key(origin), sizes.key(padded))
+        if place in self._multiples or not is_number(padded, 0) or not sizes.divides(needed, origin.extent):
+            padding = self._pad(place, origin, padded, needed)
             mark, extent = padding.mark, sizes.quotient(padding.mark.extent, lower)
         else:
             lower, extent = split.lower_factor, split.extent
         high = IterSplitExpr(mark, sizes.times(lower, divisor), sizes.quotient(extent, divisor), sizes.one)
-        return high, IterSplitExpr(mark, lower, divisor, sizes.one)
+        return high, IterSplitExpr(mark, lower, divisor, sizes.one), carry
+
+    def _common_left(self, origin: IterSplitExpr, left: PrimExpr, divisor: PrimExpr) -> PrimExpr:
+        """The padding before a split that a larger divisor wants, if it leaves the same remainders as `left`.
+
+        So (i + 5) // 32 and (i + 5) % 4, which is (i + 1) % 4, are digits of one mark.
+        """
+        if not (isinstance(left, e.IntImm) and isinstance(divisor, e.IntImm)):
+            return left
+        key = self._key(origin)
+        wanted = [
+            p.left.value for p in self.padded.values() if isinstance(p.left, e.IntImm) and self._key(p.origin) == key
+        ]
+        return self.sizes.of(max([left.value, *(w for w in wanted if (w - left.value) % divisor.value == 0)]))
 
     def _pad(self, place: Any, origin: IterSplitExpr, left: PrimExpr, needed: PrimExpr) -> Padding:
         """The split padded by `left` before it, and after it to a multiple of all divisors needed."""
@@ -539,27 +552,87 @@ class IterMapRewriter:
         return used
 
     def check(self, indices: Sequence[IterSumExpr], level: IterMapLevel) -> None:
-        """Raises `NoMatch` for indices whose digits overlap; for a bijective map also if they leave digits out."""
+        """Raises `NoMatch` unless the digits of each mark take all combinations of their values; for a bijective map
+        also if they leave digits out, or leave padding as the only source of a combination to the caller.
+        """
         if level == IterMapLevel.NoCheck:
             return
         used = self.used_marks(indices)
-        for mark, splits in used.values():
-            if not self._independent(mark, splits, level == IterMapLevel.Bijective):
-                name = normalize_iter_map_to_expr(mark.source)
-                parts = ", ".join(str(normalize_iter_map_to_expr(split.replace(scale=1))) for split in splits)
-                raise NoMatch(
-                    f"{name} in [0, {mark.extent}) is used as {parts or 'nothing'}, which are not independent"
-                )
         if level == IterMapLevel.Bijective:
+            for mark, splits in used.values():
+                chain = self._independent(splits, complete=True)
+                if chain is None or not self.sizes.equal(_end(self.sizes, chain), mark.extent):
+                    raise _dependent(mark, splits)
             for mark in self.inputs:
                 if id(mark) not in used and not is_number(mark.extent, 1):
                     raise NoMatch(f"the iterator {mark.source} in [0, {mark.extent}) is not used")
+            return
+        sources = [mark.source for mark, _ in used.values() if id(mark) not in self.padded]
+        totals = [*indices, *(source for source in sources if isinstance(source, IterSumExpr))]
+        for origin, digits in self._digits_by_origin(totals):
+            if not self._surjective(origin, digits):
+                raise _dependent(origin.source, [split for _, split in digits])
 
-    def _independent(self, mark: IterMark, splits: list[IterSplitExpr], complete: bool) -> bool:
+    def _digits_by_origin(self, totals: Iterable[IterSumExpr]) -> Iterable[tuple[IterSplitExpr, list[_Digits]]]:
+        """The terms of sums by the split that, plus some offset, they are digits of, with these offsets."""
+        groups: dict[Any, tuple[IterSplitExpr, list[_Digits]]] = {}
+
+        def add(split: IterSplitExpr) -> None:
+            padding = self.padded.get(id(split.source))
+            if padding is None:
+                origin, left = self.whole(split.source), self.sizes.zero
+            else:
+                origin, left = padding.origin, padding.left
+            key = self._key(origin)
+            if key not in groups:
+                groups[key] = origin, []
+                if padding is not None and key != self._key(self.whole(origin.source)):
+                    add(origin)
+            groups[key][1].append((left, split))
+
+        for total in totals:
+            for arg in total.args:
+                add(arg)
+        return groups.values()
+
+    def _surjective(self, origin: IterSplitExpr, digits: list[_Digits]) -> bool:
+        """Whether the digits, each of `origin` plus its offset, are known to take all combinations of their values.
+
+        Adding its place value to a number changes one digit and none below, whatever the offsets are. So the combinations
+        are those of any sequence of numbers as long as the place value of the digit above all.
+        """
         sizes = self.sizes
+        chain = self._independent([split for _, split in digits], complete=False)
+        if chain is None:
+            return False
+        end = _end(sizes, chain)
+        if sizes.at_most(end, origin.extent):
+            return True
+        # What remains is a highest digit that is cut off at both ends. There, too, it needs numbers for all below: from
+        # zeros to the largest digits.
+        *lower, top = chain
+        below = sizes.one
+        for split in lower:
+            below = sizes.plus(below, sizes.times(split.lower_factor, sizes.minus(split.extent, sizes.one)))
+        padding = self.padded.get(id(top.source))
+        if padding is None or not all(split.source is top.source for split in chain):
+            return False
+        if not sizes.equal(end, padding.mark.extent):
+            return False
+        if not sizes.at_most(sizes.plus(padding.left, below), top.lower_factor):
+            return False
+        if is_number(below, 1) and sizes.divides(padding.multiple, top.lower_factor):
+            return True
+        behind = sizes.minus(sizes.minus(end, padding.left), origin.extent)
+        return sizes.at_most(sizes.plus(behind, below), top.lower_factor)
+
+    def _independent(self, splits: list[IterSplitExpr], complete: bool) -> list[IterSplitExpr] | None:
+        """The splits, the lowest digits first, if none has digits of another; if `complete`, none lie between them."""
+        sizes = self.sizes
+        chain: list[IterSplitExpr] = []
         left = list(splits)
-        reached = sizes.one
         while left:
+            reached = _end(sizes, chain)
             found = next((s for s in left if sizes.equal(s.lower_factor, reached)), None)
             if found is None and not complete:
                 above = [s for s in left if sizes.divides(reached, s.lower_factor)]
@@ -568,12 +641,10 @@ class IterMapRewriter:
                     (s for s in above if all(sizes.divides(s.lower_factor, t.lower_factor) for t in above)), None
                 )
             if found is None:
-                return False
+                return None
             left.remove(found)
-            reached = sizes.times(found.lower_factor, found.extent)
-        if complete:
-            return sizes.equal(reached, mark.extent)
-        return sizes.divides(reached, mark.extent) or sizes.at_most(reached, mark.extent)
+            chain.append(found)
+        return chain
 
     def padding_predicate(self, indices: Sequence[IterSumExpr]) -> PrimExpr:
         """The predicate, over the input iterators, of the padding of marks that the indices use."""

@@ -13,7 +13,7 @@ from ..ir.expr import PrimExpr, Range, Var
 from .analyzer import Analyzer
 from .interval_set import NOTHING, IntervalSet, IntSet, is_infinite, neg_inf, pos_inf, union
 from .iter_affine_map import detect
-from .iter_map import IterMapLevel, IterSumExpr, is_number
+from .iter_map import IterMapLevel, IterSumExpr
 from .sizes import NoMatch, Sizes
 
 
@@ -23,10 +23,8 @@ def estimate_region_strict_bound(
     """The exact union of a region over all iterations for which the predicate holds; None when that is no box."""
     starts = [dimension.min for dimension in region]
     try:
-        rewriter, sums = detect(starts, var_dom, predicate, IterMapLevel.Surjective)
+        rewriter, sums = detect(starts, var_dom, predicate, IterMapLevel.Surjective, may_overlap=True)
     except NoMatch:
-        return None
-    if not is_number(rewriter.padding_predicate(sums), 0):
         return None
     result: list[IntSet] = []
     for total, dimension in zip(sums, region, strict=True):

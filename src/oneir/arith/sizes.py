@@ -78,6 +78,12 @@ class Sizes:
             return self.of(a.value // b.value)
         return self.simplified(ops.floordiv(a, b))
 
+    def remainder(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+        """a % b"""
+        if isinstance(a, IntImm) and isinstance(b, IntImm):
+            return self.of(a.value % b.value)
+        return self.simplified(ops.floormod(a, b))
+
     def rounded_up(self, a: PrimExpr, unit: PrimExpr) -> PrimExpr:
         """The least multiple of `unit` that is at least a."""
         if isinstance(a, IntImm) and isinstance(unit, IntImm):
