@@ -118,6 +118,23 @@ def test_signs_come_from_hints() -> None:
         assert evaluate(found.max_value, {y: value}) == 9 // value
 
 
+def test_quotients_by_hints_are_short() -> None:
+    hints = {y: arith.IntervalSet(2, 3), z: arith.IntervalSet(10, 15)}
+    relaxed = {y: hints[y]}
+    # z divides none of 1, 2 and 3, and does so with y.
+    for text, expected in (("x * z >= y", "3 // z + 1"), ("x * z <= y", "2 // z"), ("x * z == z * y", None)):
+        found = arith.deduce_bound(x, build(text, NAMES), hints, relaxed)
+        if expected is None:
+            assert found.is_nothing()
+            continue
+        bound = found.min_value if found.max_value is arith.pos_inf() else found.max_value
+        assert structural_equal(bound, build(expected, NAMES)), bound
+    found = arith.deduce_bound(x, build("x * z == z * y", NAMES), hints, {})
+    assert found.min_value is found.max_value is y
+    # No multiple of four is 2 or 3.
+    assert arith.deduce_bound(x, build("x * 4 == y", NAMES), hints, {}).is_nothing()
+
+
 def test_a_condition_that_never_holds_has_no_bound() -> None:
     assert arith.deduce_bound(x, build("x < 2 and x > 5", NAMES), {}, {}).is_nothing()
 

@@ -29,15 +29,20 @@ class _Solver:
         self.target, self.relaxed = target, relaxed
         self.known = {**hints, **relaxed}
         self.analyzer = Analyzer()
+        self.informed = Analyzer()
+        """It knows the sets of the variables, for proofs: bounds do not look different for each set."""
+        for var, values in self.known.items():
+            for end, compare in ((values.min_value, e.GE), (values.max_value, e.LE)):
+                if not is_infinite(end):
+                    self.informed.constraint_scope(compare(var, end)).__enter__()
 
     def sign(self, expr: PrimExpr) -> int:
         """1 or -1 where the sign of an expression is known."""
         values = self.analyzer.int_set(expr, self.known)
         assert isinstance(values, IntervalSet)
-        if not is_infinite(values.min_value) and self.analyzer.can_prove(values.min_value > 0):
-            return 1
-        if not is_infinite(values.max_value) and self.analyzer.can_prove(values.max_value < 0):
-            return -1
+        for end, compare, sign in ((values.min_value, ops.greater, 1), (values.max_value, ops.less, -1)):
+            if not is_infinite(end) and self.analyzer.can_prove(compare(end, 0)):
+                return sign
         raise _NoBound
 
     def at_most(self, a: PrimExpr, b: PrimExpr) -> tuple[bool, PrimExpr]:
@@ -69,8 +74,10 @@ class _Solver:
             elif isinstance(expr, e.Mul):
                 if self.sign(other) < 0:
                     other, bound, below = ops.negative(other), ops.negative(bound), not below
-                # Rounded so that the interval shrinks.
-                bound = ops.floordiv(ops.add(bound, ops.subtract(other, 1)) if below else bound, other)
+                if not uses_any(other, self.relaxed):
+                    # Of an interval, rather than of all of its values, which a quotient has no known ends of.
+                    bound = self.limit(below, bound)
+                bound = self.quotient(bound, other, below)
             elif left and self.sign(other) > 0:
                 bound = ops.multiply(bound, other)
                 bound = bound if below else ops.add(bound, ops.subtract(other, 1))
@@ -82,6 +89,16 @@ class _Solver:
                 raise _NoBound
             expr = inner
         return below, bound
+
+    def quotient(self, a: PrimExpr, b: PrimExpr, up: bool) -> PrimExpr:
+        """a / b, rounded up or down so that the interval of the variable shrinks."""
+        rest, down = self.informed.simplify(ops.floormod(a, b)), ops.floordiv(a, b)
+        if isinstance(rest, e.IntImm) and rest.value == 0:
+            return self.informed.simplify(down)
+        if not up:
+            return down
+        known = self.informed.can_prove(ops.not_equal(rest, 0))
+        return ops.add(down, 1) if known else ops.floordiv(ops.add(a, ops.subtract(b, 1)), b)
 
     def limit(self, below: bool, bound: PrimExpr) -> PrimExpr:
         """The bound that holds for all values of the relaxed variables."""
@@ -131,7 +148,7 @@ def deduce_bound(var: Var, cond: Any, hint_map: Mapping[Var, Any], relax_map: Ma
         return NOTHING
     if is_infinite(low) or is_infinite(high):
         return EVERYTHING if is_infinite(low) and is_infinite(high) else IntervalSet(low, high)
-    return NOTHING if solver.analyzer.can_prove(low > high) else IntervalSet(low, high)
+    return NOTHING if solver.informed.can_prove(low > high) else IntervalSet(low, high)
 
 
 def _interval(values: Any) -> IntervalSet:

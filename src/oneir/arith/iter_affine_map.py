@@ -46,9 +46,10 @@ def detect_iter_map(
     `Surjective`: from at least one, which for the sum of a window, `i + k`, may be many unless `may_overlap` is False.
     `NoCheck`: the indices are of the form, and need not be independent.
 
-    Where a divisor does not fit, as in `i // 4` and `i % 4` of i in [0, 30), the digits are those of a longer iterator. The
-    result's `padding_predicate` holds for its values outside of [0, 30), and is False when there is no padding. With
-    `Surjective`, each combination of digits comes from a value inside: `i // 4` alone, or `i % 4`, but not both.
+    Where a divisor does not fit, as in `i // 4` and `i % 4` of i in [0, 30), the digits are those of a longer
+    iterator. The result's `padding_predicate` holds for its values outside of [0, 30), and is False when there is no
+    padding. With `Surjective`, each combination of digits comes from a value inside: `i // 4` alone, or `i % 4`, but
+    not both.
 
     `predicate` is a conjunction of bounds on sums of iterators. Iterators of extent 1 are left out when
     `simplify_trivial_iterators`. Without a match the result has no indices, and `errors` says why.

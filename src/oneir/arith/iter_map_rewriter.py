@@ -598,8 +598,8 @@ class IterMapRewriter:
     def _surjective(self, origin: IterSplitExpr, digits: list[_Digits]) -> bool:
         """Whether the digits, each of `origin` plus its offset, are known to take all combinations of their values.
 
-        Adding its place value to a number changes one digit and none below, whatever the offsets are. So the combinations
-        are those of any sequence of numbers as long as the place value of the digit above all.
+        Adding its place value to a number changes one digit and none below, whatever the offsets are. So any sequence
+        of numbers as long as the place value of the digit above all has all combinations.
         """
         sizes = self.sizes
         chain = self._independent([split for _, split in digits], complete=False)
