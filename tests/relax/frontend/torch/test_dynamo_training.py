@@ -17,6 +17,7 @@ from torch.nn import functional
 
 import oneir
 from oneir.relax.frontend.torch import dynamo, relax_dynamo
+from oneir.relax.transform import DeadCodeElimination
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
@@ -263,3 +264,29 @@ def test_a_backward_pass_that_cannot_be_imported_is_pytorchs():
 def test_what_cannot_be_trained_is_an_error_if_asked():
     with pytest.raises(Exception, match="this result of the operator, which is for training, is not computed"):
         same_gradients(lambda x: torch.linalg.det(x + 1).reshape(1), torch.randn(3, 3), options=STRICT)
+
+
+def test_dimensions_that_are_permuted_back_are_not_moved():
+    seen: list[str] = []
+
+    @oneir.transform.module_pass(opt_level=0)
+    def look(mod, ctx):
+        seen.append(DeadCodeElimination()(mod).script())
+        return mod
+
+    model, x = nn.Linear(4, 3), torch.randn(5, 4)
+    torch.compile(model, backend=relax_dynamo(look))(x).sum().backward()
+    found = model.weight.grad
+    model.weight.grad = None
+    model(x).sum().backward()
+    torch.testing.assert_close(found, model.weight.grad)
+    # The weight, and the gradient of the result; not the gradient of the weight, which ATen transposes twice.
+    assert [text.count("R.permute_dims") for text in seen] == [1, 1]
+
+
+def test_dimensions_that_are_permuted_twice_are_moved_once():
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.permute(2, 0, 1, 3).permute(1, 3, 0, 2).contiguous().exp()
+
+    x = torch.randn(2, 3, 4, 5)
+    torch.testing.assert_close(torch.compile(function, backend="oneir", options=STRICT)(x), function(x))

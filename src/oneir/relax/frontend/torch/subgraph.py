@@ -14,7 +14,7 @@ from ....ir.expr import PrimExpr
 from ....ir.module import IRModule
 from ....tir.analysis.detect_buffer_access_lca import variables
 from ... import op
-from ...expr import Expr, ShapeExpr, Var
+from ...expr import Call, Expr, ShapeExpr, Var
 from ...expr import Tuple as GraphTuple
 from ...struct_info import ShapeStructInfo, TensorStructInfo
 from ...transform.lift_transform_params import LIFTED
@@ -100,6 +100,27 @@ class SubgraphImporter(AtenImporter):
                         self.convert(node)
             self.block_builder.emit_func_output(output)
         return self.finished()
+
+    def emit(self, expr: Expr) -> Var:
+        """Gives an expression a variable. What permutes dimensions twice permutes them once, or is the tensor itself:
+        memory orders and transposed matrices of linear layers' gradients cancel out.
+        """
+        before = self.permuted(expr)
+        inner = None if before is None else self.permuted(self.block_builder.lookup_binding(before[0]))
+        if before is not None and inner is not None:
+            axes = [inner[1][i] for i in before[1]]
+            if axes == sorted(axes):
+                return inner[0]
+            expr = op.permute_dims(inner[0], axes)
+        return super().emit(expr)
+
+    def permuted(self, expr: Expr | None) -> tuple[Var, list[int]] | None:
+        """The variable whose dimensions an expression permutes, and their order; None if it is something else."""
+        x = expr.args[0] if isinstance(expr, Call) and expr.op is op.permute_dims.op else None
+        if not isinstance(expr, Call) or not isinstance(x, Var):
+            return None
+        axes = expr.attrs["axes"]
+        return x, [*reversed(range(self.ndim(x)))] if axes is None else [int(i) for i in axes]
 
     def pass_in_memory_order(self, nodes: Sequence[Any]) -> dict[str, tuple[int, ...]]:
         """Gives the parameters the order in memory of their tensors; returns that, by name, where it is another."""
