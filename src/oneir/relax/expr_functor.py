@@ -13,7 +13,7 @@ did not change comes back as the identical object.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from ..ir.container import same_objects
 from ..ir.expr import GlobalVar, PrimExpr
@@ -21,6 +21,8 @@ from ..ir.module import BaseFunc, IRModule
 from ..ir.op import Op
 from ..ir.structural import structural_equal
 from ..runtime.error import TypeMismatch
+from ..tir.functor import mutator as mutator
+from ..tir.functor import visitor as visitor
 from .analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from .block_builder import BlockBuilder
 from .expr import (
@@ -58,8 +60,6 @@ from .struct_info import (
     is_base_of,
     struct_info_base_check,
 )
-
-C = TypeVar("C", bound=type)
 
 _METHODS: dict[type, str] = {
     Call: "visit_call_",
@@ -450,14 +450,3 @@ class PyExprMutator(ExprFunctor):
 def _has_operator_form(value: Expr) -> bool:
     """Whether the operator of a call has a normal form of its own, so that a call which is not rewritten may change."""
     return isinstance(value, Call) and isinstance(value.op, Op) and FNormalize.of(value.op) is not None
-
-
-def visitor(visitor_cls: C) -> C:
-    """A decorator that visitor classes may have; `_cls` of a decorated class is what others may derive from."""
-    vars_of: Any = visitor_cls
-    vars_of._cls = visitor_cls
-    return visitor_cls
-
-
-mutator = visitor
-"""A decorator that mutator classes may have; `_cls` of a decorated class is what others may derive from."""

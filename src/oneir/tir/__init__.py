@@ -49,7 +49,7 @@ from ..ir.expr import (
     Var,
     const,
 )
-from . import analysis, generic, ir_builder, pipeline, schedule, stmt_functor, transform
+from . import analysis, functor, generic, ir_builder, pipeline, schedule, stmt_functor, transform
 from .block_dependence_info import BlockDependenceInfo
 from .block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from .buffer import Buffer, DataProducer, decl_buffer
@@ -57,6 +57,7 @@ from .build import build
 from .data_layout import BijectiveLayout, Layout, bijective_layout, layout
 from .expr import BufferLoad, CommReducer, IterVar, ProducerLoad, Reduce, Shuffle, convert, div_ambiguity_error
 from .function import PrimFunc, TensorIntrin
+from .functor import PyStmtExprMutator, PyStmtExprVisitor
 from .generic import add, cast, divide, floordiv, multiply, subtract
 from .index_map import IndexMap
 from .op import (
@@ -301,6 +302,8 @@ __all__ = [
     "PrimExprWithOp",
     "PrimFunc",
     "ProducerLoad",
+    "PyStmtExprMutator",
+    "PyStmtExprVisitor",
     "Ramp",
     "Range",
     "Reduce",
@@ -381,6 +384,7 @@ __all__ = [
     "floordiv",
     "floormod",
     "fmod",
+    "functor",
     "generic",
     "get_active_lane_mask",
     "get_default_tir_pipeline",
