@@ -259,6 +259,12 @@ def test_no_elements():
     assert outcome(func, random(0, 12), n=0).shape == (0,)
 
 
+@pytest.mark.parametrize("build", [op.mean, op.variance, op.std])
+def test_what_is_made_of_the_sum_of_no_elements(build):
+    func = kernel(lambda x: build(x), (tir.Var("n", "int64"), 12))
+    assert np.isnan(outcome(func, random(0, 12), n=0))
+
+
 @pytest.mark.parametrize("shape", [(0, 12), (12, 0)])
 def test_loops_that_are_known_to_be_empty_are_left_alone(shape):
     assert Reduction().apply(kernel(lambda x: op.sum(x, axis=[1]), shape), Target("llvm")) is None
@@ -333,6 +339,13 @@ def test_sums_of_everything():
     np.testing.assert_allclose(outcome(func, x), x.sum(dtype="float64"), rtol=1e-5)
     (threads,) = of_kind(scheduled(func), tir.ForKind.PARALLEL)
     assert threads.extent >= 4
+
+
+def test_moments_of_everything():
+    x = random(640, 512)
+    func = kernel(lambda x: op.variance(x), x.shape)
+    np.testing.assert_allclose(outcome(func, x), x.var(dtype="float64"), rtol=1e-5)
+    assert len(of_kind(scheduled(func), tir.ForKind.PARALLEL)) == 2
 
 
 def test_extremes_of_everything():

@@ -17,7 +17,7 @@ from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from ...tir.stmt_functor import loads
 from .contraction import is_contraction, operands, without_cast
-from .leaves import Leaf, extent_of, leaves, reduces, variables, with_plain_indices
+from .leaves import Leaf, extent_of, leaves, plain_schedule, reduces, variables
 from .recomputation import stays_small
 from .values import Loaded, at_values, root_block
 
@@ -117,7 +117,7 @@ class Parts:
 def parts_of(sch: Schedule) -> Parts | None:
     """The parts of an attention; None for other functions. Inlines its elementwise blocks."""
     inline_elementwise_blocks(sch)
-    sch = Schedule(with_plain_indices(sch.mod["main"]))
+    sch = plain_schedule(sch.mod["main"])
     found = leaves(sch) or []
     chain = chain_of(found)
     if chain is None:

@@ -99,8 +99,15 @@ class _Divides(Visitor):
     visit_FloorMod = visit_FloorDiv
 
 
-def with_plain_indices(func: PrimFunc) -> PrimFunc:
-    """The function with the indices simplified that reshaping left."""
+def plain_schedule(func: PrimFunc) -> Schedule:
+    """A schedule of the function with the indices simplified that reshaping left, and a loop for each axis.
+
+    The block of a scalar has an axis of one value, 0, without a loop.
+    """
     divides = _Divides()
     divides(func.body)
-    return simplify(func, SimplifyConfig()) if divides.found else func
+    sch = Schedule(simplify(func, SimplifyConfig()) if divides.found else func)
+    for handle in sch.get_child_blocks(sch.get_block("root")):
+        if len(sch.get(handle).iter_vars) == 1 and not sch.get_loops(handle):
+            sch.transform_block_layout(handle, lambda axis: [axis])
+    return sch

@@ -28,7 +28,7 @@ from ...tir.schedule import Schedule
 from ...tir.stmt import IfThenElse
 from ..analysis.attention import Parts, parts_of
 from ..analysis.contraction import is_contraction
-from ..analysis.leaves import leaves, variables, with_plain_indices
+from ..analysis.leaves import leaves, plain_schedule, variables
 from ..analysis.values import root_block
 from .attention_loops import Loops, Sizes, lies_along
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor
@@ -50,7 +50,7 @@ class Attention(CPUScheduleRule):
         found = leaves(Schedule(func))
         if found is None or [is_contraction(leaf) for leaf in found if leaf.reduces] != [True, False, False, True]:
             return None
-        parts = parts_of(Schedule(with_plain_indices(func)))
+        parts = parts_of(plain_schedule(func))
         depth, width = (None, None) if parts is None else (as_int(parts.depth), as_int(parts.width))
         if parts is None or depth is None or width is None or max(depth, width) > LONGEST:
             return None

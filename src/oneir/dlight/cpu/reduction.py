@@ -27,7 +27,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore, SeqStmt
 from ...tir.stmt_functor import loads
 from ...topi.index import ravel
-from ..analysis.leaves import Leaf, leaves, variables, with_plain_indices
+from ..analysis.leaves import Leaf, leaves, plain_schedule, variables
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf
 
@@ -52,7 +52,7 @@ class Reduction(CPUScheduleRule):
     """Reductions row by row, with everything that belongs to a row."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(with_plain_indices(func))
+        sch = plain_schedule(func)
         found = leaves(sch)
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None

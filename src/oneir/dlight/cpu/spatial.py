@@ -19,7 +19,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
-from ..analysis.leaves import Leaf, extent_of, leaves, reduces, variables, with_plain_indices
+from ..analysis.leaves import Leaf, extent_of, leaves, plain_schedule, reduces, variables
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
 
@@ -34,7 +34,7 @@ class Spatial(CPUScheduleRule):
     """Any sequence of loop nests: elementwise blocks inlined, the outer loops of each parallel."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(with_plain_indices(func))
+        sch = plain_schedule(func)
         if leaves(sch) is None:
             return None
         inline_elementwise(sch)

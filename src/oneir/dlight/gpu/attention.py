@@ -25,7 +25,7 @@ from ...tir.op import exp, if_then_else
 from ...tir.schedule import Schedule
 from ...tir.stmt import BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
 from ..analysis.attention import Parts, parts_of
-from ..analysis.leaves import leaves, with_plain_indices
+from ..analysis.leaves import leaves, plain_schedule
 from ..analysis.values import root_block
 from ..base.sizes import max_threads_per_block
 from .base import GPUScheduleRule
@@ -45,7 +45,7 @@ class Attention(GPUScheduleRule):
     """Products of queries and keys, softmax, and products with values, in one kernel."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(with_plain_indices(func))
+        sch = plain_schedule(func)
         if leaves(sch) is None:
             return None
         parts = parts_of(sch)
