@@ -420,14 +420,16 @@ class RewriteSimplifier:
 
     def _known(self, result: Any) -> Any:
         """A constant for a comparison that is known to hold, or whose negation is; otherwise the comparison."""
-        if self.analyzer.constraints and isinstance(result, e.PrimExpr):
-            for held in self.analyzer.constraints:
+        constraints = self.analyzer.constraints
+        if constraints and isinstance(result, e.PrimExpr):
+            for held in constraints:
                 if same(held, result):
                     return truth_like(True, result.dtype)
             negations = [_negated(result)]
-            if isinstance(result, e.LogicalExpr):
+            # Constraints are conjuncts: the negation of a disjunction is none.
+            if type(result) is e.And and any(type(held) is e.Or for held in constraints):
                 negations.append(self.make_not(result))
-            for held in self.analyzer.constraints:
+            for held in constraints:
                 if any(same(held, negation) for negation in negations):
                     return truth_like(False, result.dtype)
         return result
