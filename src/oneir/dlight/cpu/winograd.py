@@ -101,8 +101,9 @@ class Winograd:
         for panel in range(panels):
             part = weights[panel * self.width : (panel + 1) * self.width]
             count = len(part)
-            product = whole @ part.reshape(count * channels, 9).T.astype(np.float64)
-            memory[:, :, panel, :, :count] = product.reshape(size, size, count, channels).swapaxes(2, 3)
+            windows = np.ascontiguousarray(part.transpose(2, 3, 1, 0), np.float64)
+            product = whole @ windows.reshape(9, channels * count)
+            memory[:, :, panel, :, :count] = product.reshape(size, size, channels, count)
             memory[:, :, panel, :, count:] = 0
         return packed
 
