@@ -309,6 +309,24 @@ def test_iter_map_simplify(line: str) -> None:
         assert structural_equal(index, build(expected, NAMES)), f"{index} is not {expected}"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "i // (n * n) % 8 * (n * n) + i // n % n * n + i % n",
+        "(i % (n * n * 8) // (n * n) * n + i % (n * n) // n) * n + i % n",
+        "(i // (n * n) * n + i % (n * n) // n) * n + i % n",
+    ],
+)
+def test_digits_by_powers_of_a_size_are_joined(text: str) -> None:
+    index = build(text, NAMES)
+    (found,) = arith.iter_map_simplify([index], {i: e.Range(0, n * n * 8)})
+    assert found is i
+    assert all(evaluate(index, {i: value, n: size}) == value for size in (1, 2, 3) for value in range(size * size * 8))
+    # Of an extent that is no multiple of the square, the highest digit is cut off.
+    (found,) = arith.iter_map_simplify([i // (n * n) % 8 * (n * n) + i % (n * n)], {i: e.Range(0, n * 8)})
+    assert found is not i
+
+
 def test_iter_map_simplify_without_the_predicate() -> None:
     found = arith.iter_map_simplify([(i * 4 + j) // 4, j], domains({i: (0, 7), j: (0, 3)}), i + j < 6)
     assert found[0] is i

@@ -88,6 +88,8 @@ class Sizes:
         """The least multiple of `unit` that is at least a."""
         if isinstance(a, IntImm) and isinstance(unit, IntImm):
             return self.of(-(-a.value // unit.value) * unit.value)
+        if self.divides(unit, a):
+            return a
         return self.simplified(ops.multiply(ops.floordiv(a + (unit - 1), unit), unit))
 
     def common_multiple(self, a: PrimExpr, b: PrimExpr) -> PrimExpr:
