@@ -39,6 +39,7 @@ def copy(lanes, value, extent="shared"):
 CONDITIONS = {
     "none": lambda A, i, v, n: A[i + v],
     "an end": lambda A, i, v, n: T.if_then_else(i + v < n, A[i + v], T.float16(0)),
+    "a row of neighbours": lambda A, i, v, n: T.if_then_else((i + v) // 16 < n, A[i + v], T.float16(0)),
     "an end and one for all": lambda A, i, v, n: T.if_then_else(T.And(n < 100, i + v < n), A[i + v], T.float16(0)),
 }
 OTHERS = {
@@ -46,6 +47,7 @@ OTHERS = {
     "arithmetic": lambda A, i, v, n: A[i + v] + T.float16(1),
     "another value": lambda A, i, v, n: T.if_then_else(i + v < n, A[i + v], T.float16(1)),
     "a beginning": lambda A, i, v, n: T.if_then_else(n < i + v, A[i + v], T.float16(0)),
+    "a row that ends between": lambda A, i, v, n: T.if_then_else((i + v) // 4 < n, A[i + v], T.float16(0)),
     "a part that differs": lambda A, i, v, n: T.if_then_else((i + v) % 2 < n, A[i + v], T.float16(0)),
 }
 

@@ -61,7 +61,6 @@ class Rebind(BlockEdit):
                 predicate,
                 IterMapLevel.Surjective,
                 simplify_trivial_iterators=not self.preserve_unit_iters,
-                fused_first=False,
             )
             values = type(values)(ops.cast(old.dtype, new) for old, new in zip(values, simple, strict=True))
         else:

@@ -100,6 +100,7 @@ class _Inject(AnalyzedMapper):
         lanes = loop.extent.value
         if not isinstance(loop.min, IntImm) or loop.min.value:
             return None
+        self.analyzer.bind(loop.loop_var, Range.from_min_extent(loop.min, loop.extent), allow_override=True)
         target, source = (self.first(node.indices[0], loop) for node in (store, load))
         valid = self.valid(conditions, loop, lanes)
         if target is None or source is None or valid is None:
@@ -134,7 +135,6 @@ class _Inject(AnalyzedMapper):
         """The first of neighbouring indices; None if they are not neighbours."""
         var = loop.loop_var
         first = self.analyzer.simplify(substitute(index, {var: IntImm(var.dtype, 0)}))
-        self.analyzer.bind(var, Range.from_min_extent(loop.min, loop.extent), allow_override=True)
         return first if self.analyzer.can_prove_equal(index - first, ops.cast(index.dtype, var)) else None
 
     def valid(self, conditions: list[Any], loop: For, lanes: int) -> PrimExpr | None:
@@ -143,8 +143,10 @@ class _Inject(AnalyzedMapper):
         result: Any = IntImm("int32", lanes)
         alike: list[PrimExpr] = []
         for condition in conditions:
-            if not uses(condition, {var}):
-                alike.append(condition)
+            # Neighbours may share a quotient, as of `(i * 8 + var) // 32`.
+            shared = self.analyzer.simplify(condition) if uses(condition, {var}) else condition
+            if not uses(shared, {var}):
+                alike.append(shared)
                 continue
             first = self.first(condition.a, loop) if isinstance(condition, LT) else None
             if first is None or uses(condition.b, {var}):
