@@ -160,6 +160,56 @@ def test_first_acts(prepare, act, folder, tmp_path):
         assert done.returncode == 0, done.stderr
 
 
+FORK_WHILE_ALL_LOCKS_ARE_HELD = """
+import os, sys, threading, types
+import oneir
+import oneir.relax.frontend.onnx
+import oneir.relax.frontend.torch
+from oneir.runtime import llvm
+
+LOCKS = type(threading.Lock()), type(threading.RLock())
+found = {}
+
+def look(value, name, depth):
+    if isinstance(value, LOCKS):
+        found[name] = value
+    elif depth and value is not llvm._lock and not isinstance(value, types.ModuleType):  # a fork takes LLVM's itself
+        for key, part in list(getattr(value, "__dict__", {}).items()):
+            look(part, f"{name}.{key}", depth - 1)
+
+for module in list(sys.modules):
+    if module.split(".")[0] == "oneir":
+        for name, value in list(vars(sys.modules[module]).items()):
+            look(value, f"{module}.{name}", 2)
+
+def hold():
+    for lock in set(found.values()):
+        lock.acquire()
+    held.set()
+    over.wait()
+
+held, over = threading.Event(), threading.Event()
+thread = threading.Thread(target=hold)
+thread.start()
+held.wait()
+child = os.fork()
+if child == 0:
+    taken = [name for name, lock in found.items() if not lock.acquire(blocking=False)]
+    print(len(set(found.values())), *taken, flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+over.set()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_locks_that_live_as_long_as_the_process_are_free_in_a_child_of_fork():
+    """All that modules, their objects and the properties of their classes have, though another thread holds them."""
+    command = [sys.executable, "-c", FORK_WHILE_ALL_LOCKS_ARE_HELD]
+    count, *taken = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout.split()
+    assert int(count) > 30 and not taken
+
+
 def test_a_short_soak():
     """The program of benchmarks, with few of everything; it fails if anything is wrong."""
     options = ["--seconds", "12", "--processes", "1", "--kills", "3", "--forks", "3"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ...ir import expr as e
@@ -25,7 +24,7 @@ from ...tir.stmt import Allocate, AssertStmt, AttrStmt, For, ForKind
 from .expr import where
 from .function import FunctionEmitter
 from .types import memory_scalar, register_type
-from .writer import FunctionWriter, ModuleText
+from .writer import FunctionWriter, ModuleText, Processor
 
 _MATH_RULE = "llvm.FLowerIntrinsic"
 _SHARED_ALIGNMENT = 16
@@ -95,29 +94,13 @@ AMDGCN = Machine(
 
 def kernels_text(mod: IRModule, machine: Machine) -> str:
     """The LLVM IR of a module of kernels. Raises `CompileError` for what a kernel cannot do on the machine."""
-    module = _KernelModule()
+    module = ModuleText(Processor())
     with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc):
                 emitter = KernelEmitter(module, mod, func.attrs.get("global_symbol", var.name_hint), machine)
                 emitter.kernel(func)
     return f'target triple = "{machine.triple}"\n{module.text()}'
-
-
-class _KernelModule(ModuleText):
-    """What kernels share. Every GPU has addresses of 64 bits, and fused products of floats."""
-
-    @cached_property
-    def pointer_bytes(self) -> int:
-        return 8
-
-    @cached_property
-    def has_fma(self) -> bool:
-        return True
-
-    @cached_property
-    def attributes(self) -> str:
-        return "nounwind"
 
 
 class _KernelWriter(FunctionWriter):
@@ -174,11 +157,11 @@ class KernelEmitter(FunctionEmitter):
         """The attributes of the kernel: how many threads its blocks have, if that is constant."""
         known = [size for size in self.threads.values() if size is not None]
         if len(known) < len(self.threads) or not known:
-            return self.w.module.attributes
+            return self.w.module.processor.attributes
         size = 1
         for extent in known:
             size *= extent
-        return f"{self.w.module.attributes} {self.machine.block_size.format(threads=size)}"
+        return f"{self.w.module.processor.attributes} {self.machine.block_size.format(threads=size)}"
 
     # -- threads --
 

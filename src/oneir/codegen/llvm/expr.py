@@ -110,7 +110,7 @@ class ExprEmitter:
     # -- arithmetic --
 
     def expr_BinaryOpExpr(self, node: Any) -> str:
-        if isinstance(node, e.Add) and node.dtype.element == "float32" and self.w.module.asks_for_fma:
+        if isinstance(node, e.Add) and node.dtype.element == "float32" and self.w.module.processor.asks_for_fma:
             product, addend = (node.b, node.a) if isinstance(node.b, e.Mul) else (node.a, node.b)
             if isinstance(product, e.Mul):
                 return self._fused(node.dtype, product.a, product.b, addend)
@@ -344,10 +344,10 @@ class ExprEmitter:
 
     def require_scalable(self, node: Any) -> None:
         """Raises `CompileError` for what needs vectors whose length only the machine knows, where it has none."""
-        if not self.w.module.has_scalable_vectors:
+        if not self.w.module.processor.has_scalable_vectors:
             raise CompileError(
                 "T.vscale() needs a processor with scalable vectors: expected a target with SVE (-mattr=+sve) or with "
-                f"RISC-V's V (-mattr=+v), found {self.w.module.target}{where(node)}"
+                f"RISC-V's V (-mattr=+v), found {self.w.module.processor.target}{where(node)}"
             )
 
     def expr_Broadcast(self, node: e.Broadcast) -> str:

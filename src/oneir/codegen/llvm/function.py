@@ -176,8 +176,9 @@ class FunctionEmitter(StmtEmitter):
         arguments[-1:] = ["i64 %from", "i64 %to", "ptr %own"]
         result, copy = len(inner.captured), self.w.module.declare(*_COPY)
         drop = self.w.module.declare("oneir_drop_error", "void", "ptr")
+        attributes = self.w.module.processor.attributes
         self.w.module.functions.append(
-            f"define internal i32 @{symbol}(ptr %environment, i64 %from, i64 %to) {self.w.module.attributes} {{\n"
+            f"define internal i32 @{symbol}(ptr %environment, i64 %from, i64 %to) {attributes} {{\n"
             + "\n".join(["  %own = alloca [16 x i8], align 8", "  store i64 0, ptr %own, align 8", *lines])
             + f"""
   %code = call i32 @{symbol}body({", ".join(arguments)})
@@ -224,7 +225,7 @@ done:
             w.emit("ret i32 0")
         else:
             w.emit("unreachable")
-        attributes = w.module.attributes
+        attributes = w.module.processor.attributes
         if self.only_checks and not (optimize_checks and len(w.lines) <= MAX_OPTIMIZED_CHECKS):
             attributes = f"optnone noinline {attributes}"
         elif not inline:
@@ -286,7 +287,7 @@ done:
         return "0"
 
     def _alignment(self, dtype: DataType) -> int:
-        return self.w.module.pointer_bytes if dtype.is_handle else dtype.itemsize
+        return self.w.module.processor.pointer_bytes if dtype.is_handle else dtype.itemsize
 
     def _field(self, node: e.Call) -> tuple[str, Field]:
         """The address of a structure's field."""
@@ -294,7 +295,7 @@ done:
         field = field_of(getattr(code, "value", -1))
         if field is None:
             raise CompileError(f"no structure has a field {code}: {node}{where(node)}")
-        layout, address, w = field.layout(self.w.module.pointer_bytes), self.expr(base), self.w
+        layout, address, w = field.layout(self.w.module.processor.pointer_bytes), self.expr(base), self.w
         if not (isinstance(index, e.IntImm) and index.value == 0):
             address = w.pure(f"getelementptr [{layout.size} x i8], ptr {address}, i64 {self.index(index)}")
         if layout.offset:

@@ -98,7 +98,7 @@ class CallEmitter(ExprEmitter):
 
     def fma(self, node: e.Call) -> str:
         dtype, args = node.dtype, self.arguments(node)
-        if dtype.bits == 64 or self.w.module.has_fma:
+        if dtype.bits == 64 or self.w.module.processor.has_fma:
             return self.intrinsic("fma", dtype, [(value, dtype) for value in args])
         # In float64 the product is exact, so only the sum is rounded; LLVM would call a function of the C library.
         wide = DataType("float64").with_lanes(dtype.lanes, dtype.scalable)

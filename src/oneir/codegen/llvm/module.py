@@ -9,7 +9,7 @@ from ...tir.function import PrimFunc
 from ..units import DECLARED, FORWARDS, SHARED
 from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
 from .types import register_type
-from .writer import Kernels, ModuleText
+from .writer import Kernels, ModuleText, Processor
 
 
 def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
@@ -24,7 +24,7 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
 
     Raises `CompileError` for what lowering should have replaced, and for operators that LLVM cannot express.
     """
-    module = ModuleText(kernels, _host(mod))
+    module = ModuleText(Processor.of_target(_host(mod)), kernels)
     with deep_recursion:
         for var, func in mod.functions_items():
             if isinstance(func, PrimFunc) and DECLARED in func.attrs:
@@ -34,11 +34,11 @@ def llvm_text(mod: IRModule, kernels: Kernels | None = None) -> str:
     return module.text()
 
 
-def _host(mod: IRModule) -> Target | None:
+def _host(mod: IRModule) -> Target:
     """The processor that the functions of a module run on: their target, or its host where that is a device."""
     targets = (func.attrs.get("target") for func in mod.functions.values() if isinstance(func, PrimFunc))
-    target: Target | None = next(filter(None, targets), None)
-    return target if target is None or target.host is None else target.host
+    target: Target = next(filter(None, targets), None) or Target("llvm")
+    return target.host or target
 
 
 def _declare(module: ModuleText, symbol: str, func: PrimFunc) -> None:

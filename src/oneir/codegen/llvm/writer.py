@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ...runtime.llvm import link_ir
 from ...target.cpu import cpu_info, has_scalable_vectors, pointer_bytes, vector_scale
@@ -28,12 +27,42 @@ class Kernels(Protocol):
         ...
 
 
+class Processor(NamedTuple):
+    """What the text of functions depends on in the processor that they run on; the defaults are those of every GPU."""
+
+    pointer_bytes: int = 8
+    """The bytes of an address."""
+    has_fma: bool = True
+    """Whether it multiplies and adds floats with one rounding."""
+    asks_for_fma: bool = False
+    """Whether LLVM must be asked for fused products: for 32-bit Arm it makes none of its own, though it may."""
+    has_scalable_vectors: bool = False
+    """Whether it has vectors whose length only the machine knows."""
+    attributes: str = "nounwind"
+    """The attributes of functions, among them the length of scalable vectors, with which LLVM uses all of them."""
+    target: str = "a GPU"
+    """What errors call it."""
+
+    @staticmethod
+    def of_target(target: Target) -> Processor:
+        """The processor of a target of kind `llvm`."""
+        info, scale = cpu_info(target), vector_scale(target)
+        return Processor(
+            pointer_bytes(target),
+            info.has_fma,
+            info.arch == "arm" and info.has_fma,
+            has_scalable_vectors(target),
+            "nounwind" if scale is None else f"nounwind vscale_range({scale},{scale})",
+            str(target),
+        )
+
+
 class ModuleText:
     """What the functions of one LLVM module share: declarations, strings and other globals."""
 
-    def __init__(self, kernels: Kernels | None = None, target: Target | None = None) -> None:
+    def __init__(self, processor: Processor, kernels: Kernels | None = None) -> None:
+        self.processor = processor
         self.kernels = kernels
-        self.target = target or Target("llvm")
         self.declarations: dict[str, str] = {}
         self.globals: list[str] = [] if kernels is None else kernels.globals()
         self.functions: list[str] = []
@@ -48,33 +77,6 @@ class ModuleText:
         self._count = 0
         self._strings: dict[str, str] = {}
         self._errors: dict[tuple[str, str], str] = {}
-
-    @cached_property
-    def pointer_bytes(self) -> int:
-        """The bytes of an address."""
-        return pointer_bytes(self.target)
-
-    @cached_property
-    def has_fma(self) -> bool:
-        """Whether the processor multiplies and adds floats with one rounding."""
-        return cpu_info(self.target).has_fma
-
-    @cached_property
-    def asks_for_fma(self) -> bool:
-        """Whether LLVM must be asked for fused products: for 32-bit Arm it makes none of its own, though it may."""
-        info = cpu_info(self.target)
-        return info.arch == "arm" and info.has_fma
-
-    @cached_property
-    def has_scalable_vectors(self) -> bool:
-        """Whether the processor has vectors whose length only the machine knows."""
-        return has_scalable_vectors(self.target)
-
-    @cached_property
-    def attributes(self) -> str:
-        """The attributes of functions, among them the length of scalable vectors, with which LLVM uses all of them."""
-        scale = vector_scale(self.target)
-        return "nounwind" if scale is None else f"nounwind vscale_range({scale},{scale})"
 
     def number(self) -> int:
         """A number that is unique in the module."""

@@ -5,7 +5,6 @@ Every binding becomes an instruction or none; every variable is a register. `one
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -165,6 +164,7 @@ class _Emitter:
         self.signature = signature
         self.registers: dict[Var, int] = {}
         self.count = 0
+        self._killed: set[Expr] | None = None
 
     def emit(self) -> None:
         ib, params = self.builder, self.func.params
@@ -173,17 +173,18 @@ class _Emitter:
                 self.registers[param] = self.new()
             ib.emit_ret(ib.r(self.sequence(self.func.body)))
 
-    @functools.cached_property
     def killed(self) -> set[Expr]:
         """The variables whose registers the function gives back."""
-        found: set[Expr] = set()
+        if self._killed is None:
+            found: set[Expr] = set()
 
-        def visit(expr: Expr) -> None:
-            if isinstance(expr, Call) and expr.op is kill_object.op:
-                found.add(expr.args[0])
+            def visit(expr: Expr) -> None:
+                if isinstance(expr, Call) and expr.op is kill_object.op:
+                    found.add(expr.args[0])
 
-        post_order_visit(self.func, visit)
-        return found
+            post_order_visit(self.func, visit)
+            self._killed = found
+        return self._killed
 
     def copied(self, value: Var) -> int:
         """A register of its own for the value of a variable."""
@@ -206,7 +207,7 @@ class _Emitter:
         value, var = binding.value, binding.var
         if isinstance(value, Var):
             # What gives back a register leaves the other names of its value alone.
-            killed = value in self.killed or var in self.killed
+            killed = not self.killed().isdisjoint((value, var))
             self.registers[var] = self.copied(value) if killed else self.registers[value]
         elif isinstance(value, If):
             self.registers[var] = self.condition(value)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
 
 from ....ir.expr import PrimExpr
@@ -46,6 +45,7 @@ class AtenImporter(Importer):
         super().__init__(custom)
         self.whole = self.graph_module = graph_module
         self.inputs: list[Var] = []
+        self._numbers: set[str] | None = None
         self.has_branches = any(operators.has_branches(m.graph) for m in graph_module.modules() if hasattr(m, "graph"))
 
     # -- inputs --
@@ -318,22 +318,24 @@ class AtenImporter(Importer):
             env = example.node.shape_env
             if not any(env.is_unbacked_symint(symbol) for symbol in example.node.expr.free_symbols):
                 return self.symbols.expression(example)
-            if self._as_numbers.isdisjoint(map(str, example.node.expr.free_symbols)):
+            if self._as_numbers().isdisjoint(map(str, example.node.expr.free_symbols)):
                 return value
             value = self.emit(op.tensor_to_shape(op.reshape(op.astype(value, "int64"), [1])))
         symbol = self.symbols.expression(example)
         self.block_builder.match_cast(value, ShapeStructInfo([symbol]))
         return symbol
 
-    @cached_property
     def _as_numbers(self) -> set[str]:
         """The symbols on which extents, or integer arguments of operators, depend."""
-        graphs = [m.graph for m in self.whole.modules() if hasattr(m, "graph")]
-        nodes = [node for graph in graphs for node in graph.nodes]
-        examples = [e for node in nodes for e in _flat(node.meta.get("val")) if is_example(e)]
-        used = [extent for example in examples for extent in example.shape]
-        used += [n.meta.get("val") for node in nodes for n in operators.integers_of(node)]
-        return {str(symbol) for number in used if hasattr(number, "node") for symbol in number.node.expr.free_symbols}
+        if self._numbers is None:
+            graphs = [m.graph for m in self.whole.modules() if hasattr(m, "graph")]
+            nodes = [node for graph in graphs for node in graph.nodes]
+            examples = [e for node in nodes for e in _flat(node.meta.get("val")) if is_example(e)]
+            used = [extent for example in examples for extent in example.shape]
+            used += [n.meta.get("val") for node in nodes for n in operators.integers_of(node)]
+            symbolic = [number.node.expr for number in used if hasattr(number, "node")]
+            self._numbers = {str(symbol) for expr in symbolic for symbol in expr.free_symbols}
+        return self._numbers
 
     def attribute(self, node: Any) -> Any:
         """A tensor that the graph module holds."""
