@@ -48,7 +48,6 @@ from ..analysis.contraction import dot_length, operands
 from ..analysis.leaves import extent_of, variables
 from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
-from .dot_products import FEW_ROWS
 from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 
@@ -357,14 +356,15 @@ class _Accesses:
     def read_as_given(
         self, step: _Step, pair: tuple[BufferLoad, BufferLoad], given: Sequence[Axes | None]
     ) -> dict[Buffer, Layout] | None:
-        """The layouts with which a product of few rows reads a transposed matrix as it lies: once, and in order; else
-        None.
+        """The layouts with which a product reads a transposed matrix as it lies; else None.
+
+        Products of few rows read it once, and in order. Those of more rows copy it into panels on the way, which takes
+        no longer for columns than for rows: measured, 64 rows by 784×256 take 0.31 ms instead of 0.43 in one thread.
         """
         store, (data, weight) = step.store, pair
         places = {buffer: i for i, buffer in enumerate(self.params[:-1])}
         layout = given[places[weight.buffer]] if weight.buffer in places else None
-        rows = math.prod(as_int(e) or FEW_ROWS + 1 for e in store.buffer.shape[:-1])
-        if layout is None or rows > FEW_ROWS or not store.indices:
+        if layout is None or not store.indices:
             return None
         plain = {a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}
         return {weight.buffer: Permuted(layout), **plain}
