@@ -54,3 +54,13 @@ from .normalization import (
 )
 from .pooling import adaptive_pool, pool_grad_nchw, poolnd_python
 from .products import attention_python, batch_matmul, dense, lstm_python, nll_loss
+from .regions import (
+    correlation_nchw_python,
+    crop_and_resize_python,
+    deformable_conv2d_nchw_python,
+    deformable_conv2d_nhwc_python,
+    reorg_python,
+    roi_align_nchw_python,
+    roi_align_nhwc_python,
+    roi_pool_nchw_python,
+)
