@@ -2,7 +2,7 @@
 
 from ...runtime.error import ScheduleError
 from ..block_scope import BlockScope, Dependency, DepKind, StmtSRef
-from . import analysis, instruction, trace
+from . import analysis, instruction, trace, transform
 from .instruction import Instruction, InstructionKind
 from .random_variable import BlockRV, ExprRV, LoopRV
 from .schedule import Schedule
@@ -28,4 +28,5 @@ __all__ = [
     "analysis",
     "instruction",
     "trace",
+    "transform",
 ]
