@@ -7,8 +7,9 @@ import inspect
 
 import pytest
 
-from oneir import IRModule, tir
+from oneir import IRModule, script, tir
 from oneir.runtime.error import ParseError, TypeMismatch
+from oneir.script import parser
 from oneir.script import tir as T
 from oneir.script.parser.core import diagnostics, doc, doc_core, entry, utils
 
@@ -32,6 +33,12 @@ def test_texts_have_places():
     with pytest.raises(AttributeError, match="has no attribute 'parse'"):
         vars(doc_core)["__getattr__"]("parse")
     assert isinstance(doc.parse("x = 1"), ast.Module)
+
+
+def test_the_package_offers_what_reads():
+    assert parser.parse is entry.parse and parser.ir_module is script.ir_module
+    with pytest.raises(AttributeError, match=r"module 'oneir\.script\.parser' has no attribute 'read'"):
+        vars(parser)["__getattr__"]("read")
 
 
 def test_what_is_read():
