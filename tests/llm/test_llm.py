@@ -31,7 +31,7 @@ def load(monkeypatch):
                 raise NoTokenizer("none")
             return FakeTokenizer()
 
-        def load_fake(path, precision, context, max_batch_size, adapters):
+        def load_fake(path, precision, context, max_batch_size, adapters, where):
             return (
                 FakeRunner(MODEL, num_pages=100, page_size=4),
                 SimpleNamespace(eos_ids=(EOS,)),

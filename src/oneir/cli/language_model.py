@@ -24,7 +24,12 @@ def add_language_model_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument(
         "--activations",
         choices=("int8", "float32"),
-        help="what is multiplied with quantized weights: float32 is exact and slower (int8)",
+        help="what is multiplied with quantized weights: float32 is exact and slower (int8; float32 on other devices)",
+    )
+    parser.add_argument(
+        "--device",
+        metavar="KIND",
+        help="where it runs, with its weights and cache: cpu, cuda, cuda:1, opencl, ... (cpu)",
     )
     parser.add_argument("--kv-dtype", metavar="DTYPE", help="the dtype of the cache, float16 say (by the weights)")
     parser.add_argument("--context", type=int, metavar="N", help="the most tokens of a prompt and its answer")
@@ -54,7 +59,8 @@ def llm_options(options: argparse.Namespace, max_batch_size: int) -> dict[str, A
         "quantization": options.quantization,
         "context": options.context,
         "max_batch_size": max_batch_size,
-        "activations": options.activations or "int8",
+        "activations": options.activations,
         "kv_dtype": options.kv_dtype,
         "draft_tokens": options.draft_tokens,
+        "device": options.device or "cpu",
     }

@@ -94,7 +94,6 @@ def add(commands: Any) -> None:
     )
     others = parser.add_argument_group("other models")
     add_shape_option(others)
-    others.add_argument("--device", metavar="KIND", help="where they run: cpu, opencl, opencl:1, vulkan, ... (cpu)")
     others.add_argument(
         "--batch-wait",
         type=float,
@@ -134,7 +133,7 @@ def _has_language_model(options: argparse.Namespace) -> bool:
         name = paths[is_language.index(True)]
         raise InvalidValue(f"a language model has a server of its own, and {name} is one; found {len(paths)} models")
     language = any(is_language)
-    others = ("shape", "device", "batch_wait", "max_body")
+    others = ("shape", "batch_wait", "max_body")
     for option in (
         others if language else ("quantization", "activations", "kv_dtype", "context", "draft_tokens", "adapter", "ray")
     ):

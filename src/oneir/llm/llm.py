@@ -24,6 +24,8 @@ from .engine.sampling import SamplingParams, TokenLogprob
 if TYPE_CHECKING:
     import numpy as np
 
+    from ..runtime.device import Device
+
 Message = dict[str, Any]
 Prompt = str | list[int] | list[Message]
 """A text, the numbers of tokens, or the messages of a chat: `{"role": "user", "content": "Hello"}`."""
@@ -56,14 +58,17 @@ class LLM:
         context: the most tokens of a prompt and its answer; None: as many as the model is for, and the cache holds.
         max_batch_size: how many answers are generated at once; further ones wait.
         activations: what rows become that are multiplied with quantized weights: "int8", or "float32", which gives the
-            tokens of the dequantized weights, and is slower.
+            tokens of the dequantized weights, and is slower on processors; None: int8 there, float32 on other devices.
         kv_dtype: the dtype of keys and values in the cache, "float32", "float16" or "int8"; None: float16, or float32
             where all weights or activations are.
         adapters: folders of low-rank adapters, as peft writes them, by the names that `generate` knows them by.
         draft_tokens: how many tokens to guess from repetitions in the text, which are then checked together; no answer
             changes by them.
+        device: where the model runs: the processor, or a device with threads such as "cuda", "cuda:1" or "opencl",
+            which then has the weights and the cache.
 
-    Raises `InvalidValue` and `UnsupportedError` for files that are no model, or one of an unknown family.
+    Raises `InvalidValue` and `UnsupportedError` for files that are no model, or one of an unknown family, `DeviceError`
+    for a device that is not there, and `UnsupportedError` for what a device does not do.
     """
 
     def __init__(
@@ -73,10 +78,11 @@ class LLM:
         context: int | None = None,
         max_batch_size: int = 8,
         *,
-        activations: str = "int8",
+        activations: str | None = None,
         kv_dtype: str | None = None,
         adapters: Mapping[str, str | Path] | None = None,
         draft_tokens: int = 0,
+        device: Device | str = "cpu",
     ):
         from .files.tokenizer import Tokenizer
         from .files.tokenizer_parts import NoTokenizer
@@ -85,7 +91,7 @@ class LLM:
 
         adapters = adapters or {}
         precision = Precision(quantization, activations, kv_dtype)
-        runner, checkpoint, positions = load(path, precision, context, max_batch_size, list(adapters.values()))
+        runner, checkpoint, positions = load(path, precision, context, max_batch_size, list(adapters.values()), device)
         try:
             self.tokenizer = Tokenizer.open(path)
         except NoTokenizer:

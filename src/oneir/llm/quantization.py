@@ -9,7 +9,7 @@ rows in int8, 2e-3 from rows in bfloat16, none from rows in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -18,10 +18,11 @@ from ..relax.frontend import nn
 from ..relax.frontend.nn import op
 from ..runtime.error import InvalidValue
 from ..tir import PrimFunc, decl_buffer
-from .kernels import float_panels, group_quantized
+from .kernels import float_panels, group_quantized, row_forms
 from .kernels.expert_products import expert_products
-from .kernels.forms import PANEL, DigitForm, Form
+from .kernels.forms import PANEL, DigitForm, Form, Shape
 from .kernels.group_quantized import GROUP
+from .kernels.row_forms import RowForm
 from .models.experts import ExpertLinear
 
 QUANTIZATIONS = ("q4_0", "q8_0", "f16", "bf16", "f32")
@@ -38,9 +39,9 @@ class Precision:
 
     quantization: str | None = None
     """The form of all weights of layers; None: that of the file."""
-    activations: str = "int8"
+    activations: str | None = None
     """What rows become that meet weights of digits: "int8", or "float32", which is exact and slower. With "int8", those
-    that meet bfloat16 become bfloat16."""
+    that meet bfloat16 become bfloat16. None: int8 on processors, float32 elsewhere."""
     kv_dtype: str | None = None
     """The dtype of keys and values in pages; None: float16, or float32 where weights or activations are. In int8, each
     head of a position has a scale for its key and one for its value."""
@@ -48,7 +49,7 @@ class Precision:
     def __post_init__(self) -> None:
         known = {
             "quantization": (self.quantization, QUANTIZATIONS, ", or None"),
-            "activations": (self.activations, ACTIVATIONS, ""),
+            "activations": (self.activations, ACTIVATIONS, ", or None"),
             "kv_dtype": (self.kv_dtype, KV_DTYPES, ", or None"),
         }
         for name, (value, names, more) in known.items():
@@ -71,6 +72,8 @@ class Weight(nn.Module):
     def __init__(self, part: Part, k: int, activations: str):
         self.part, self.k = part, k
         form = part.form
+        self.layout: Form | RowForm = form
+        """How its arrays lie."""
         self.activations: Rows = "float32"
         if activations == "int8" and isinstance(form, DigitForm):
             self.activations = form.group
@@ -79,6 +82,9 @@ class Weight(nn.Module):
         """What rows become that meet it."""
         self.in_words = isinstance(self.activations, str)
         kinds = float_panels.word_parameters(form, part.rows, k) if self.in_words else form.parameters(part.rows, k)
+        self._declare(kinds)
+
+    def _declare(self, kinds: Mapping[str, tuple[Shape, str]]) -> None:
         for name, (shape, dtype) in kinds.items():
             setattr(self, name, nn.Parameter(shape, dtype))
         self.arrays = list(kinds)
@@ -112,6 +118,29 @@ class Weight(nn.Module):
         return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_take", [numbers, *arrays], out)
 
 
+class RowWeight(Weight):
+    """A weight for devices with threads, whose arrays lie row by row; rows that meet it stay floats."""
+
+    def __init__(self, part: Part, k: int):
+        self.part, self.k = part, k
+        self.layout = RowForm(part.form)
+        self.activations, self.in_words = "float32", False
+        self._declare(self.layout.parameters(part.rows, k))
+
+    def project(self, rows: Sequence[nn.Tensor]) -> nn.Tensor:
+        (x,), n, m = rows, self.part.rows, rows[0].shape[0]
+        func = _for_rows(row_forms.product(self.layout, n, self.k), m)
+        out = nn.Tensor.placeholder((m, n), "float32")
+        arrays = [getattr(self, name) for name in self.arrays]
+        return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_product", [x, *arrays], out)
+
+    def take(self, numbers: nn.Tensor) -> nn.Tensor:
+        func = row_forms.take_rows(self.layout, self.part.rows, self.k)
+        out = nn.Tensor.placeholder((numbers.shape[0], self.k), "float32")
+        arrays = [getattr(self, name) for name in self.arrays]
+        return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_take", [numbers, *arrays], out)
+
+
 def _for_rows(func: PrimFunc, m: Any) -> PrimFunc:
     """The function for `m` rows, if that is a number: that for any number computes whole tiles of rows."""
     if not isinstance(m, int):
@@ -135,8 +164,8 @@ def rows_of(x: nn.Tensor, k: int, kind: Rows) -> list[nn.Tensor]:
 class StoredLayer(nn.Module):
     """A layer whose weight (n, k) has parts in forms, one below the other."""
 
-    def __init__(self, parts: Sequence[Part], k: int, activations: str, bias: nn.Parameter | None = None):
-        self.weights = nn.ModuleList([Weight(part, k, activations) for part in parts])
+    def __init__(self, weights: Sequence[Weight], k: int, bias: nn.Parameter | None = None):
+        self.weights = nn.ModuleList(list(weights))
         self.k, self.bias = k, bias
 
     def project(self, x: nn.Tensor) -> nn.Tensor:
@@ -169,7 +198,7 @@ class StoredExperts(StoredLayer):
     """What `ExpertLinear` computes; the weights of experts lie one below the other. Rows stay floats."""
 
     def __init__(self, part: Part, count: int, k: int):
-        super().__init__([part], k, "float32")
+        super().__init__([Weight(part, k, "float32")], k)
         self.count = count
 
     def forward(self, x: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
@@ -179,24 +208,31 @@ class StoredExperts(StoredLayer):
 
 
 class _Store(nn.Mutator):
-    def __init__(self, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str):
-        self.parts_of, self.activations = parts_of, activations
+    def __init__(self, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str, threads: bool):
+        self.parts_of, self.activations, self.threads = parts_of, activations, threads
+
+    def weights_of(self, parts: Sequence[Part], k: int) -> list[Weight]:
+        return [RowWeight(part, k) if self.threads else Weight(part, k, self.activations) for part in parts]
 
     def visit_module(self, name: str, node: nn.Module) -> Any:
         if isinstance(node, nn.Embedding):
             parts = self.parts_of(name, node.num, node.dim)
-            return StoredEmbedding(parts, node.dim, self.activations) if len(parts) == 1 else node
+            return StoredEmbedding(self.weights_of(parts, node.dim), node.dim) if len(parts) == 1 else node
         if isinstance(node, nn.Linear):
             parts = self.parts_of(name, node.out_features, node.in_features)
-            return StoredLinear(parts, node.in_features, self.activations, node.bias) if parts else node
-        if isinstance(node, ExpertLinear):
+            weights = self.weights_of(parts, node.in_features)
+            return StoredLinear(weights, node.in_features, node.bias) if parts else node
+        if isinstance(node, ExpertLinear) and not self.threads:
             parts = self.parts_of(name, node.count * node.n, node.k) if node.n % PANEL == 0 else ()
             return StoredExperts(parts[0], node.count, node.k) if len(parts) == 1 else node
         return super().visit_module(name, node)
 
 
-def stored(model: _Model, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str) -> _Model:
+def stored(
+    model: _Model, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str, threads: bool = False
+) -> _Model:
     """The model with linear layers, embeddings and experts that keep their weights (n, k) in the parts
     `parts_of(name, n, k)`; those without parts stay as they are. `n` of experts is that of all of them.
+    With `threads`, weights lie as `RowWeight` has them, and experts stay floats.
     """
-    return _Store(parts_of, activations).visit("", model)
+    return _Store(parts_of, activations, threads).visit("", model)

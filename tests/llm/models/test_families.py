@@ -322,7 +322,7 @@ def test_configurations_that_do_not_fit(facts: dict[str, Any], message: str) -> 
     ("option", "message"),
     [
         ({"quantization": "q3_0"}, "expected quantization of q4_0, q8_0, f16, bf16, f32, or None, found 'q3_0'"),
-        ({"activations": "int4"}, "expected activations of int8, float32, found 'int4'"),
+        ({"activations": "int4"}, "expected activations of int8, float32, or None, found 'int4'"),
         ({"kv_dtype": "int3"}, "expected kv_dtype of .*, or None, found 'int3'"),
     ],
 )

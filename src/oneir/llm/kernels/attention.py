@@ -22,7 +22,7 @@ ROWS, LANES = 4, 64
 """Queries and elements of values whose sums are in registers at once; of scores, twice as many queries."""
 
 
-def _without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
+def without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
     """The function without the parameters of these names, which it has no use for."""
     return func.replace(params=[p for p in func.params if p.name not in unused]) if unused else func
 
@@ -171,7 +171,7 @@ def rotate_and_store(
                             VP[layer, page, h - H, slot, i] = T.Cast(dtype, X[t, h + KV, i])
 
     unused = ["scales"] * (not quantized) + ["query_norm", "key_norm"] * (not normed)
-    return _without(rotate_and_store, unused)
+    return without(rotate_and_store, unused)
 
 
 @functools.lru_cache(256)
@@ -354,4 +354,4 @@ def paged_attention(
             for th in T.parallel(m * KV):
                 attend(th // KV, th % KV, T.int64(1), of_one)
 
-    return _without(paged_attention, ["scales"] * (not quantized) + ["sink_scores"] * (not sinks))
+    return without(paged_attention, ["scales"] * (not quantized) + ["sink_scores"] * (not sinks))

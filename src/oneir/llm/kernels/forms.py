@@ -19,7 +19,7 @@ whose low half is that of the even `k`: processors add up products of such pairs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -35,6 +35,8 @@ PANEL, VECTORS, LANES = 32, 2, 16
 BLOCK, SUPERBLOCK = 32, 256
 """Weights along the sum whose digits lie together, and those that share a float16 where scales are integers."""
 Shape = tuple[int, ...]
+At = Callable[[str, Any], Any]
+"""Gives the element of an array of that name for a group of weights."""
 
 
 @dataclass(frozen=True)
@@ -72,19 +74,26 @@ class DigitForm:
 
     def scale_at(self, parts: Mapping[str, Any], name: Literal["scale", "offset"], p: Any, g: Any, v: Any, c: Any):
         """The scale or the offset of the group `g` of an output, float32."""
-        value = T.Cast("float32", parts[name][p, g, v, c])
+        return self._scale(lambda array, group: parts[array][p, group, v, c], name, g)
+
+    def _scale(self, at: At, name: str, g: Any) -> Any:
+        value = T.Cast("float32", at(name, g))
         if not self.two_levels:
             return value
-        return T.Cast("float32", parts[f"block_{name}"][p, g // (SUPERBLOCK // self.group), v, c]) * value
+        return T.Cast("float32", at(f"block_{name}", g // (SUPERBLOCK // self.group))) * value
 
     def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
         """The weight at `k` of an output, float32."""
-        digit = T.Cast("int32", digit_at(parts["weight"], self.bits, p, k, v, c))
-        scale = self.scale_at(parts, "scale", p, k // self.group, v, c)
-        value = T.Cast("float32", digit - self.zero if self.zero else digit) * scale
+        digit = digit_at(parts["weight"], self.bits, p, k, v, c)
+        return self.decoded(digit, lambda array, group: parts[array][p, group, v, c], k)
+
+    def decoded(self, digit: Any, at: At, k: Any) -> Any:
+        """The weight at `k` of an output, float32, whose digit is known; `at` gives elements of its other arrays."""
+        digit = T.Cast("int32", digit)
+        value = T.Cast("float32", digit - self.zero if self.zero else digit) * self._scale(at, "scale", k // self.group)
         if not self.offset_sign:
             return value
-        offset = self.scale_at(parts, "offset", p, k // self.group, v, c)
+        offset = self._scale(at, "offset", k // self.group)
         return value + offset if self.offset_sign > 0 else value - offset
 
     def pack(self, blocks: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
@@ -119,23 +128,32 @@ class MicroscaledForm:
 
     def value(self, parts: Mapping[str, Any], p: Any, k: Any, v: Any, c: Any) -> Any:
         """The weight at `k` of an output, float32."""
-        code = T.Cast("uint32", digit_at(parts["weight"], 4, p, k, v, c))
+        code = digit_at(parts["weight"], 4, p, k, v, c)
+        return self.decoded(code, lambda array, group: parts[array][p, group, v, c], k)
+
+    def decoded(self, code: Any, at: At, k: Any) -> Any:
+        """The weight at `k` of an output, float32, whose bits are known; `at` gives elements of its other arrays."""
+        code = T.Cast("uint32", code)
         # Three bits are the upper ones of a float32's exponent and mantissa, of twice the value; the two smallest are
         # those of integers.
         one, rest = T.uint32(0x3F800000), T.bitwise_and(code, T.uint32(7))
         size = T.Select(rest < T.uint32(2), rest * one, one + T.shift_left(rest, T.uint32(22)))
         sign = T.shift_left(T.bitwise_and(code, T.uint32(8)), T.uint32(28))
         # Half of the power of two, which the two smallest have without an exponent.
-        exponent = T.Cast("uint32", parts["scale"][p, k // BLOCK, v, c])
+        exponent = T.Cast("uint32", at("scale", k // BLOCK))
         small = T.shift_left(T.uint32(0x00200000), exponent)
         scale = T.Select(exponent < T.uint32(2), small, T.shift_left(exponent - T.uint32(1), T.uint32(23)))
         return T.reinterpret("float32", T.bitwise_or(size, sign)) * T.reinterpret("float32", scale)
 
     def pack(self, blocks: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
         """The arrays of a weight, of the blocks that a file has, uint8 [bytes]."""
+        codes, scale = self.codes_of(blocks)
+        return {"weight": _packed_digits(codes, 4, n, k), "scale": _in_panels(scale, n)}
+
+    def codes_of(self, blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The bits of weights, in their order, and the exponents of groups, of blocks uint8 [bytes]."""
         blocks = blocks.reshape(-1, 17)
-        codes = np.stack([blocks[:, 1:] & 15, blocks[:, 1:] >> 4], 1)
-        return {"weight": _packed_digits(codes, 4, n, k), "scale": _in_panels(blocks[:, 0], n)}
+        return np.stack([blocks[:, 1:] & 15, blocks[:, 1:] >> 4], 1), blocks[:, 0]
 
 
 def digit_at(weight: Any, bits: int, p: Any, k: Any, v: Any, c: Any) -> Any:
@@ -165,10 +183,10 @@ def _in_panels(numbers: np.ndarray, n: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class FloatForm:
-    """Floats of 16 bits."""
+    """Floats, of 16 bits where weights lie in panels."""
 
     name: str
-    dtype: Literal["float16", "bfloat16"]
+    dtype: Literal["float16", "bfloat16", "float32"]
 
     @property
     def in_pairs(self) -> bool:

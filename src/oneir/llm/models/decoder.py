@@ -16,7 +16,7 @@ from ...ir.expr import const
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
 from ...runtime.error import InvalidValue
-from ..kernels.attention import paged_attention, rotate_and_store
+from ..kernels import attention, gpu_attention
 from .model import FileModel
 from .rotary import rotary_frequencies
 
@@ -184,7 +184,8 @@ class Cache:
     """The pages of a step, and which tokens of which sequences it computes, while a model is exported.
 
     `positions` and `sequences` say of each token where it is, `starts` and `table` where the pages of a sequence are,
-    and `lengths` how many tokens it has, those of later steps included. Pages of int8 have `scales`.
+    and `lengths` how many tokens it has, those of later steps included. Pages of int8 have `scales`. `threads`: for
+    devices with blocks of threads.
     """
 
     def __init__(
@@ -197,7 +198,9 @@ class Cache:
         table: nn.Tensor,
         lengths: nn.Tensor,
         scales: nn.Tensor | None,
+        threads: bool,
     ):
+        self.threads = threads
         self.pages = [keys, values] if scales is None else [keys, values, scales]
         self.places, self.lengths = [positions, sequences, starts, table], lengths
 
@@ -220,7 +223,8 @@ class Cache:
         """
         m, width, head_dim = qkv.shape
         kv_heads = (width - heads) // 2
-        store = rotate_and_store(
+        kernels = gpu_attention if self.threads else attention
+        store = kernels.rotate_and_store(
             heads,
             kv_heads,
             head_dim,
@@ -241,9 +245,13 @@ class Cache:
             [queries, *self.pages],
         )
         dtype, sunk = self.pages[0].dtype, [] if sinks is None else [sinks]
-        attention = paged_attention(heads, kv_heads, head_dim, scale, window, dtype, cap, sinks is not None)
+        facts = heads, kv_heads, head_dim, scale, window, dtype, cap, sinks is not None
+        if self.threads:
+            kernel = gpu_attention.paged_attention(*facts, one=m == 1)
+        else:
+            kernel = attention.paged_attention(*facts)
         return op.tensor_ir_op(
-            attention,
+            kernel,
             "paged_attention",
             [q, *self.places, *self.pages, *sunk, const(layer, "int64")],
             queries,
@@ -377,7 +385,7 @@ class Decoder(FileModel):
         generate, their states (n, hidden_size); `scales` belong to pages of int8, `adapters` (b,) are those of the
         sequences.
         """
-        cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales)
+        cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales, self.threads)
         if self.chosen is not None and adapters is not None:
             self.chosen.numbers = op.take(adapters, sequences, axis=0)
         x = self.run_layers(self.embed(tokens, positions), cache)

@@ -15,6 +15,8 @@ class FileModel(nn.Module):
 
     generates = False
     """Whether it gives the logits of what may come next, and not the states of tokens."""
+    threads = False
+    """Whether it is for devices with blocks of threads, which have kernels and an order of weights of their own."""
     fused: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Layers that are one here, and in files those of these names, one after the other."""
     prefixes: ClassVar[Sequence[str]] = ()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ...runtime.device import Device, cpu, device
 from ...runtime.error import UnsupportedError
 from ...target.target import Target
 from ..engine.runner import Runner
@@ -29,21 +30,25 @@ def load(
     context: int | None,
     max_batch_size: int,
     adapters: Sequence[str | Path] = (),
+    where: Device | str = "cpu",
 ) -> tuple[Runner, Checkpoint, int]:
     """The model of a folder or a .gguf file, whether it generates or embeds, and the most tokens that it takes.
 
-    `adapters` are folders; `Piece.adapter` is their place among them, from 1. Raises what `load_runner` and
-    `load_embedder` raise.
+    `adapters` are folders; `Piece.adapter` is their place among them, from 1. `where` is a device or its name. Raises
+    what `load_runner` and `load_embedder` raise.
     """
+    where = device(where)
     checkpoint = Checkpoint.open(path)
     pooling = pooling_of(checkpoint)
     if pooling is not None:
         if adapters:
             raise UnsupportedError(f"{path}: adapters are for models that generate, and this one gives embeddings")
+        if where != cpu():
+            raise UnsupportedError(f"{path}: models that give embeddings run on processors, not on {where}")
         runner, context = load_embedder(checkpoint, pooling, precision, context)
         return runner, checkpoint, context
     opened = [Adapter.open(adapter) for adapter in adapters]
-    runner, config = runner_of(checkpoint, precision, context, max_batch_size, Target("llvm"), opened)
+    runner, config = runner_of(checkpoint, precision, context, max_batch_size, _target_of(where), opened, where)
     return runner, checkpoint, min(context or config.context, config.context)
 
 
@@ -54,17 +59,21 @@ def load_runner(
     max_batch_size: int = 8,
     target: Target | str | None = None,
     *,
-    activations: str = "int8",
+    activations: str | None = None,
     kv_dtype: str | None = None,
+    where: Device | str = "cpu",
 ) -> tuple[ModelRunner, Checkpoint, DecoderConfig]:
     """The model of a folder or a .gguf file, ready for steps of up to `max_batch_size` sequences of `context` tokens.
 
     `quantization`, `activations` and `kv_dtype` are those of `Precision`. Raises `InvalidValue` and `UnsupportedError`
-    for files that are no model, or one of an unknown family, and `InvalidValue` for other names of these.
+    for files that are no model, or one of an unknown family, and `InvalidValue` for other names of these. `target` is
+    that of the device `where` if there is none; `DeviceError` where there is no such device.
     """
+    where = device(where)
     precision = Precision(quantization, activations, kv_dtype)
     checkpoint = Checkpoint.open(path)
-    runner, config = runner_of(checkpoint, precision, context, max_batch_size, Target(target or "llvm"))
+    target = Target(target) if target is not None else _target_of(where)
+    runner, config = runner_of(checkpoint, precision, context, max_batch_size, target, where=where)
     return runner, checkpoint, config
 
 
@@ -75,11 +84,28 @@ def runner_of(
     max_batch_size: int,
     target: Target,
     adapters: Sequence[Adapter] = (),
+    where: Device | None = None,
 ) -> tuple[ModelRunner, DecoderConfig]:
     """The model of a checkpoint, for steps of up to `max_batch_size` sequences of `context` tokens."""
-    model = model_with_weights(checkpoint, precision, adapters)
+    threads = "gpu" in target.keys
+    if threads:
+        _check_threads(precision, target)
+    model = model_with_weights(checkpoint, precision, adapters, threads)
     config = model.config
     positions = min(context or min(config.context, USUAL_CONTEXT), config.context)
     program = program_of(checkpoint, model, precision, target, steps_of(model, precision), adapters)
     pages = max_batch_size * -(-positions // PAGE_SIZE)
-    return ModelRunner(program, config, pages, page_dtype(model, precision), MAX_TOKENS, bool(adapters)), config
+    dtype = page_dtype(model, precision)
+    return ModelRunner(program, config, pages, dtype, MAX_TOKENS, bool(adapters), where), config
+
+
+def _target_of(where: Device) -> Target:
+    """What programs of a device are compiled for."""
+    return Target("llvm") if where == cpu() else Target.from_device(where)
+
+
+def _check_threads(precision: Precision, target: Target) -> None:
+    """Raises `UnsupportedError` for forms of numbers that only processors' kernels take."""
+    for name, value in (("activations", precision.activations), ("kv_dtype", precision.kv_dtype)):
+        if value == "int8":
+            raise UnsupportedError(f"{name}='int8' is for processors; leave it out for a model on {target.kind.name}")

@@ -93,22 +93,31 @@ def _write(
         raise LibraryError(f"{path.parent} has no place for a model: {error.strerror}; choose another cache") from error
 
 
-def _write_apart(path: Path, *arguments: Any) -> None:
+def _write_apart(
+    path: Path, source: Path, model: FileModel, steps: Steps, target: Target, opt_level: int, config: Mapping[str, Any]
+) -> None:
     """Does the same, and makes what calling programs needs, so that it is in the cache as well."""
-    _write(path, *arguments)
+    _write(path, source, model, steps, target, opt_level, config)
     program = load_module(path)
-    machine = relax.VirtualMachine(program, cpu())
-    for name in program.natives:
-        machine[name]
+    if target.kind.name == "llvm":
+        machine = relax.VirtualMachine(program, cpu())
+        for name in program.natives:
+            machine[name]
 
 
-def model_with_weights(checkpoint: Checkpoint, precision: Precision, adapters: Sequence[Adapter] = ()) -> Decoder:
-    """The model of a file that generates, whose layers keep their weights as the file has them or as is asked for."""
+def model_with_weights(
+    checkpoint: Checkpoint, precision: Precision, adapters: Sequence[Adapter] = (), threads: bool = False
+) -> Decoder:
+    """The model of a file that generates, whose layers keep their weights as the file has them or as is asked for.
+
+    `threads`: for devices with blocks of threads.
+    """
     model = model_of(checkpoint.config)
     if not isinstance(model, Decoder):
         raise UnsupportedError(
             f"{checkpoint.path}: models of the type {checkpoint.config['model_type']!r} give embeddings, and no text"
         )
+    model.threads = threads
     adapt(model, adapters)
     return with_stored_weights(model, checkpoint, precision)
 
@@ -121,8 +130,8 @@ def page_dtype(model: Decoder, precision: Precision) -> str:
 
 
 def _keeps_forms(model: Decoder) -> bool:
-    """Whether layers keep their weights in forms."""
-    return any(model.named_attributes(Weight))
+    """Whether layers keep their weights in forms of less than 32 bits."""
+    return any(weight.part.form.name != "F32" for _, weight in model.named_attributes(Weight))
 
 
 def _files(paths: Sequence[Path]) -> dict[Path, os.stat_result]:
@@ -183,11 +192,10 @@ def _in_file(values: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> dict[s
 
 
 def steps_of(model: Decoder, precision: Precision) -> Steps:
-    """`step` for any number of tokens, and `decode` for one, if weights are kept in forms."""
+    """`step` for any number of tokens, and `decode` for one, if weights lie in the same order for both."""
     dtype = page_dtype(model, precision)
     steps = {"step": _spec(model, dtype, "m", "b", "n")}
-    if _keeps_forms(model):
-        # Weights lie in the same order for any number of rows, so a program for one row shares them.
+    if model.threads or _keeps_forms(model):
         steps["decode"] = _spec(model, dtype, 1, 1, 1)
     return steps
 

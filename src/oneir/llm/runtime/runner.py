@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import relax
-from ...runtime.device import cpu
-from ...runtime.tensor import Tensor, from_dlpack
+from ...runtime.device import Device, cpu
+from ...runtime.tensor import Tensor, empty, from_dlpack
 from ...runtime.vm.profile import Report
 from ..engine.runner import Piece
 from ..kernels.attention import PAGE_SIZE
@@ -17,7 +17,7 @@ from ..models.decoder import DecoderConfig
 
 
 class ModelRunner:
-    """A compiled model and its pages.
+    """A compiled model and its pages, on a device.
 
     `num_pages` pages of keys and values take `2 * layers * kv_heads * head_dim` elements for each of their positions,
     and pages of int8 as many float32 as heads besides; the system gives memory for those that are used. `adapters` says
@@ -25,22 +25,31 @@ class ModelRunner:
     """
 
     def __init__(
-        self, program: Any, config: DecoderConfig, num_pages: int, dtype: str, max_tokens: int, adapters: bool = False
+        self,
+        program: Any,
+        config: DecoderConfig,
+        num_pages: int,
+        dtype: str,
+        max_tokens: int,
+        adapters: bool = False,
+        device: Device | None = None,
     ):
+        device = device or cpu()
         self.page_size, self.num_pages = PAGE_SIZE, num_pages
         self.vocab_size, self.max_tokens, self._adapters = config.vocab_size, max_tokens, adapters
         self.original_context, self.renews = config.original_context, config.renews
-        self._machine = relax.VirtualMachine(program, cpu())
+        self._machine = relax.VirtualMachine(program, device)
         names = [name for name in ("step", "decode") if program.implements_function(name)]
         self._functions = {name: self._machine[name] for name in names}
         pages = (config.layers, num_pages, config.kv_heads)
-        self._arrays = [
-            np.zeros((*pages, config.head_dim, PAGE_SIZE), dtype),
-            np.zeros((*pages, PAGE_SIZE, config.head_dim), dtype),
-        ]
+        kinds = [((*pages, config.head_dim, PAGE_SIZE), dtype), ((*pages, PAGE_SIZE, config.head_dim), dtype)]
         if dtype == "int8":
-            self._arrays.append(np.zeros((config.layers, num_pages, 2, config.kv_heads, PAGE_SIZE), np.float32))
-        self._pages = [from_dlpack(array) for array in self._arrays]
+            kinds.append(((config.layers, num_pages, 2, config.kv_heads, PAGE_SIZE), "float32"))
+        self._upload = None if device == cpu() else _Upload(device)
+        if self._upload is None:
+            self._pages = [from_dlpack(np.zeros(*kind)) for kind in kinds]
+        else:
+            self._pages = [empty(*kind, device) for kind in kinds]
 
     def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
         """Computes the new tokens of some sequences, and keeps them in the pages; see `engine.runner.Runner`."""
@@ -75,11 +84,34 @@ class ModelRunner:
             wanted += range(first if piece.all_logits else first + count - 1, first + count)
         indices = tokens, positions, sequences, starts, table, lengths, wanted
         adapters = [[piece.adapter for piece in pieces]] if self._adapters else []
-        given, last = ([np.array(v, np.int32) for v in part] for part in (indices, adapters))
+        arrays = [np.array(values, np.int32) for values in (*indices, *adapters)]
+        given = arrays if self._upload is None else self._upload(arrays)
         name = "decode" if len(tokens) == 1 and "decode" in self._functions else "step"
-        return name, [*given, *self._pages, *last]
+        return name, [*given[: len(indices)], *self._pages, *given[len(indices) :]]
 
     def copy_page(self, source: int, target: int) -> None:
         """Copies the keys and values of a page, in all layers."""
-        for array in self._arrays:
-            array[:, target] = array[:, source]
+        for pages in self._pages:
+            layers, count, *shape = pages.shape
+            size = pages.nbytes // (layers * count)
+            for first in range(0, layers * count, count):
+                old, new = (pages._create_view(shape, pages.dtype, (first + i) * size) for i in (source, target))
+                old.copyto(new)
+
+
+class _Upload:
+    """Brings arrays of int32 to a device by one copy. They stay until the next ones come."""
+
+    def __init__(self, device: Device):
+        self._device, self._memory = device, empty((1 << 12,), "int32", device)
+
+    def __call__(self, arrays: Sequence[np.ndarray]) -> list[Tensor]:
+        joined = np.concatenate(arrays)
+        if joined.nbytes > self._memory.nbytes:
+            self._memory = empty((2 * joined.size,), "int32", self._device)
+        self._memory._create_view(joined.shape).copyfrom(joined)
+        starts = np.cumsum([0, *(array.nbytes for array in arrays)])
+        return [
+            self._memory._create_view(array.shape, "int32", int(start))
+            for array, start in zip(arrays, starts, strict=False)
+        ]

@@ -13,11 +13,14 @@ from ...runtime.error import InvalidValue, ShapeMismatch
 from ...runtime.mapped import release
 from ..files.blocks import quantize
 from ..files.checkpoint import Checkpoint
-from ..kernels.forms import FORMS, PANEL, FloatForm
+from ..kernels.forms import FORMS, PANEL, FloatForm, Form
+from ..kernels.row_forms import RowForm
 from ..models.model import FileModel
 from ..quantization import Part, Precision, Weight, stored
 
 _Model = TypeVar("_Model", bound=FileModel)
+_ROW_FORMS = {"F32": FloatForm("F32", "float32"), **FORMS}
+"""The forms of weights that lie row by row."""
 _PACKED = 1 << 21
 """Weights that are packed at a time: what packing needs besides stays in the cache, and small beside a model."""
 
@@ -25,8 +28,10 @@ _PACKED = 1 << 21
 def with_stored_weights(model: _Model, checkpoint: Checkpoint, precision: Precision) -> _Model:
     """The model whose layers keep their weights as the file has them, or as is asked for.
 
-    A layer stays one of float32 where the file's format has no form, and where sizes are no whole panels.
+    A layer stays one of float32 where the file's format has no form, and where sizes are no whole panels, or no whole
+    groups where weights lie row by row.
     """
+    forms = _ROW_FORMS if model.threads else FORMS
 
     def parts_of(layer: str, n: int, k: int) -> list[Part]:
         sources = sources_of(model, checkpoint, f"{layer}.weight")
@@ -37,16 +42,17 @@ def with_stored_weights(model: _Model, checkpoint: Checkpoint, precision: Precis
             _check_shape(checkpoint, f"{layer}.weight", [sum(rows.values()), k], [n, k])
             runs = itertools.groupby(sources, checkpoint.format)
             parts = [(name, sum(rows[s] for s in run), run) for name, run in ((name, [*run]) for name, run in runs)]
-        if not all(name in FORMS and _fits(name, rows, k) for name, rows, _ in parts):
-            return []
-        return [Part(FORMS[name], rows, run) for name, rows, run in parts]
+        found = [Part(forms[name], rows, run) for name, rows, run in parts if name in forms]
+        layouts = [RowForm(part.form) if model.threads else part.form for part in found]
+        fit = all(_fits(layout, part.rows, k) for layout, part in zip(layouts, found, strict=True))
+        return found if fit and len(found) == len(parts) else []
 
-    return stored(model, parts_of, precision.activations)
+    return stored(model, parts_of, precision.activations or "int8", model.threads)
 
 
-def _fits(name: str, n: int, k: int) -> bool:
+def _fits(layout: Form | RowForm, n: int, k: int) -> bool:
     try:
-        FORMS[name].parameters(n, k)
+        layout.parameters(n, k)
     except ShapeMismatch:
         return False
     return True
@@ -85,14 +91,15 @@ def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight
         data = data.reshape(n, -1)
     else:
         data = _read(model, checkpoint, name, weight.part.sources, [n, k])
-    packed = {name: np.empty(shape, numpy_dtype(dtype)) for name, (shape, dtype) in form.parameters(n, k).items()}
-    step = max(_PACKED // (PANEL * k), 1)
-    for first in range(0, n // PANEL, step):
-        part = data[first * PANEL : (first + step) * PANEL]
+    layout, panel = weight.layout, 1 if isinstance(weight.layout, RowForm) else PANEL
+    packed = {name: np.empty(shape, numpy_dtype(dtype)) for name, (shape, dtype) in layout.parameters(n, k).items()}
+    step = max(_PACKED // (panel * k), 1)
+    for first in range(0, n // panel, step):
+        part = data[first * panel : (first + step) * panel]
         count = len(part)
         if not isinstance(form, FloatForm):
             part = part.reshape(-1) if stored else quantize(part.astype(np.float32, copy=False), form.name)
-        for array, panels in form.pack(part, count, k).items():
+        for array, panels in layout.pack(part, count, k).items():
             packed[array][first : first + step] = panels
     for view in (data, *(found.data for found in blocks if found is not None)):
         release(view)

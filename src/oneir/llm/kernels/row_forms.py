@@ -1,0 +1,132 @@
+"""The forms of weights (n, k) on devices with threads: row by row, and products that unpack them on the way.
+
+    layout = RowForm(FORMS["Q4_0"])
+    layout.parameters(n, k)           # {"weight": ((n, k // 8), "uint32"), "scale": ((n, k // 32), "float16")}
+
+Threads that share a row read neighbouring words of it. A word has the digits of neighbours along the sum, the first in
+its lowest bits. Scales and offsets have a row of groups for each row. Kernels are written as loops, which the rules of
+`dlight.gpu` schedule for one row, a few or many, as any other product.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...runtime.dtype import numpy_dtype
+from ...script import tir as ST
+from ...script.ir_builder import IRBuilder
+from ...script.ir_builder import tir as T
+from ...tir import PrimFunc
+from ..files.blocks import digits_of
+from .forms import BLOCK, SUPERBLOCK, DigitForm, FloatForm, Form, MicroscaledForm, Shape, check_multiple
+
+
+@dataclass(frozen=True)
+class RowForm:
+    """A form whose arrays lie row by row."""
+
+    form: Form
+
+    def parameters(self, n: int, k: int) -> dict[str, tuple[Shape, str]]:
+        """Shape and dtype of each array of a weight. Raises `ShapeMismatch` for a sum that is no whole groups."""
+        form = self.form
+        if isinstance(form, FloatForm):
+            return {"weight": ((n, k), form.dtype)}
+        if isinstance(form, MicroscaledForm):
+            check_multiple(k, BLOCK, "the sum")
+            return {"weight": ((n, k // 8), "uint32"), "scale": ((n, k // BLOCK), "uint8")}
+        check_multiple(k, SUPERBLOCK if form.two_levels else BLOCK, "the sum")
+        found: dict[str, tuple[Shape, str]] = {
+            "weight": ((n, k * form.bits // 32), "uint32"),
+            "scale": ((n, k // form.group), form.scale),
+        }
+        if form.two_levels:
+            found["block_scale"] = (n, k // SUPERBLOCK), "float16"
+        if form.offset_sign:
+            found |= {name.replace("scale", "offset"): kind for name, kind in found.items() if "scale" in name}
+        return found
+
+    def value(self, parts: dict[str, Any], row: Any, k: Any) -> Any:
+        """The weight at `k` of a row, float32."""
+        form = self.form
+        if isinstance(form, FloatForm):
+            return _widened(parts["weight"], row, k)
+        bits = form.bits if isinstance(form, DigitForm) else 4
+        word, of_word = parts["weight"][row, k * bits // 32], 32 // bits
+        digit = T.bitwise_and(T.shift_right(word, T.Cast("uint32", k % of_word * bits)), T.uint32((1 << bits) - 1))
+        return form.decoded(digit, lambda name, group: parts[name][row, group], k)
+
+    def pack(self, data: np.ndarray, n: int, k: int) -> dict[str, np.ndarray]:
+        """The arrays of a weight, of the blocks that a file has, uint8 [bytes], or of its values (n, k)."""
+        form = self.form
+        if isinstance(form, FloatForm):
+            return {"weight": data.astype(numpy_dtype(form.dtype), copy=False)}
+        if isinstance(form, MicroscaledForm):
+            codes, scale = form.codes_of(data)
+            return {"weight": _words(codes, 4, n), "scale": scale.reshape(n, -1)}
+        digits = digits_of(data, form.name)
+        arrays = {"weight": _words(digits.digits, form.bits, n)}
+        for name, (shape, dtype) in self.parameters(n, k).items():
+            if name != "weight":
+                arrays[name] = getattr(digits, name).astype(numpy_dtype(dtype), copy=False).reshape(shape)
+        return arrays
+
+
+def _words(digits: np.ndarray, bits: int, n: int) -> np.ndarray:
+    """Digits of rows as words, the first in the lowest bits."""
+    digits = digits.reshape(n, -1)
+    if bits == 4:
+        digits = digits[:, ::2] | digits[:, 1::2] << 4
+    return np.ascontiguousarray(digits).view("<u4")
+
+
+def _widened(weight: Any, row: Any, k: Any) -> Any:
+    return weight[row, k] if weight.dtype == "float32" else T.Cast("float32", weight[row, k])
+
+
+@functools.lru_cache(256)
+def product(layout: RowForm, n: int, k: int) -> PrimFunc:
+    """x @ weight.T: the parameters are rows (m, k) float32, the arrays of the weight, and the result (m, n) float32."""
+    with IRBuilder() as builder, T.prim_func(is_private=True):
+        T.func_name("row_product")
+        T.func_attr({"tir.noalias": True})
+        m = builder.name("m", ST.int64())
+        rows = T.arg("rows", T.handle())
+        parts = {name: T.arg(name, T.Buffer(*kind)) for name, kind in layout.parameters(n, k).items()}
+        result = T.arg("result", T.handle())
+        X = builder.name("X", T.match_buffer(rows, (m, ST.int64(k)), "float32"))
+        Y = builder.name("Y", T.match_buffer(result, (m, ST.int64(n)), "float32"))
+        wide = parts["weight"]
+        if not isinstance(layout.form, FloatForm):
+            wide = builder.name("wide", T.alloc_buffer((n, k), "float32"))
+            with T.grid(ST.int64(n), ST.int64(k)) as loops, T.block("dequantize"):
+                i, j = T.axis.remap("SS", list(loops))
+                T.buffer_store(wide, layout.value(parts, i, j), [i, j])
+        with T.grid(m, ST.int64(n), ST.int64(k)) as loops, T.block("total"):
+            r, i, j = T.axis.remap("SSR", list(loops))
+            with T.init():
+                T.buffer_store(Y, T.float32(0), [r, i])
+            T.buffer_store(Y, Y[r, i] + X[r, j] * _widened(wide, i, j), [r, i])
+    return builder.get()
+
+
+@functools.lru_cache(256)
+def take_rows(layout: RowForm, n: int, k: int) -> PrimFunc:
+    """Rows of a weight as float32 (m, k): those of the numbers (m,) int32, of the arrays of the weight."""
+    with IRBuilder() as builder, T.prim_func(is_private=True):
+        T.func_name("take_rows")
+        T.func_attr({"tir.noalias": True})
+        m = builder.name("m", ST.int64())
+        numbers = T.arg("numbers", T.handle())
+        parts = {name: T.arg(name, T.Buffer(*kind)) for name, kind in layout.parameters(n, k).items()}
+        result = T.arg("result", T.handle())
+        number = builder.name("number", T.match_buffer(numbers, (m,), "int32"))
+        Y = builder.name("Y", T.match_buffer(result, (m, ST.int64(k)), "float32"))
+        with T.grid(m, ST.int64(k)) as loops, T.block("take"):
+            r, j = T.axis.remap("SS", list(loops))
+            T.buffer_store(Y, layout.value(parts, T.Cast("int64", number[r]), j), [r, j])
+    return builder.get()
