@@ -322,19 +322,28 @@ import llvmlite.binding as llvm
 llvm.initialize_all_targets()
 llvm.initialize_all_asmprinters()
 machine = llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features)
-module = llvm.parse_assembly("define void @f() { ret void }")
-module.triple, module.data_layout = triple, str(machine.target_data)
-machine.emit_assembly(module)
+if cpu != "help":
+    module = llvm.parse_assembly("define void @f() { ret void }")
+    module.triple, module.data_layout = triple, str(machine.target_data)
+    machine.emit_assembly(module)
 """
+
+
+def ask_apart(triple: str, cpu: str, features: str = "") -> subprocess.CompletedProcess[str]:
+    """How a process ends that makes code for a processor, and what LLVM prints there.
+
+    LLVM prints what it does not know, and what it knows when it is asked for the processor "help", and aborts over what
+    does not go together.
+    """
+    command = [sys.executable, "-I", "-S", "-c", _QUESTION, triple, cpu, features, *sys.path]
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
 
 
 @_once_in_llvm
 def _ask_about_processor(triple: str, cpu: str, features: str) -> None:
-    # LLVM prints what it does not know, and aborts over what does not go together: so it is asked in another process.
     if not sys.executable:
         return
-    command = [sys.executable, "-I", "-S", "-c", _QUESTION, triple, cpu, features, *sys.path]
-    answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    answer = ask_apart(triple, cpu, features)
     if f"{cpu!r} is not a recognized processor" in answer.stderr:
         raise CompileError(
             f"LLVM knows no processor {cpu!r} for {triple}; llvm_get_cpu_archlist() lists those there are"

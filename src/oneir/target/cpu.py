@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import functools
 import re
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -188,9 +186,7 @@ def processors_and_features(triple: str) -> tuple[tuple[str, ...], tuple[str, ..
 
     Raises `InvalidValue` for a triple for which this LLVM generates no code.
     """
-    # LLVM gives its lists to nobody but prints them on the standard error of a process, when asked for a CPU "help".
-    script = f"from {llvm.__name__} import optimize; optimize('', name='help', triple={triple!r}, cpu='help')"
-    asked = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    asked = llvm.ask_apart(triple, "help")
     if asked.returncode:
         raise InvalidValue(f"LLVM has no target for the triple {triple!r}; it has {', '.join(llvm.target_names())}.")
     processors, _, features = asked.stderr.partition("Available features")
