@@ -49,6 +49,7 @@ def default_tir_passes() -> list[Pass]:
         *([] if has_half else [transform.HalfComputeLegalize()]),
         # loops
         transform.Simplify(),
+        transform.HoistFirstIteration(),
         transform.LoopPartition(),
         transform.VectorizeLoop(not checked and not config.get("tir.disable_vectorize", False), mask_lanes=True),
         transform.InjectVirtualThread(),

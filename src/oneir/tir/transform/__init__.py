@@ -30,6 +30,7 @@ from .hoist_expression import (
     HoistIfThenElse,
     HoistIfThenElseConfig,
 )
+from .hoist_first_iteration import HoistFirstIteration
 from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
 from .inject_permuted_layout import InjectPermutedLayout
 from .inject_ptx_async_copy import InjectPTXAsyncCopy
@@ -118,6 +119,7 @@ __all__ = [
     "HalfStorageLegalize",
     "HoistExpression",
     "HoistExpressionConfig",
+    "HoistFirstIteration",
     "HoistIfThenElse",
     "HoistIfThenElseConfig",
     "HoistedConditionals",
