@@ -34,7 +34,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Passes = Literal["default", "kernel", "minimal", "none"]
-"""Which IR passes run. `default`: LLVM's pipeline for the optimization level, which vectorizes and unrolls loops.
+"""Which IR passes run. `default`: LLVM's pipeline for the optimization level, which vectorizes loops, and unrolls those
+that ask for it in their metadata.
 `kernel`, for code that is vectorized and unrolled already: simplification and loop-invariant motion, half the time.
 `minimal`: helpers inlined and local arrays turned into registers, a third of the time. `none`: not one."""
 
@@ -369,7 +370,7 @@ class _PassBuilders:
             binding, full = _binding(), passes == "default"
             options = binding.create_pipeline_tuning_options(opt_level if full else min(opt_level, 1))
             options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = full and opt_level >= 2
-            options.loop_unrolling = full
+            options.loop_unrolling = False
             self._wanted, self._count = (machine, opt_level, passes), 0
             self._current = binding.create_pass_builder(machine, options)
         self._count += 1

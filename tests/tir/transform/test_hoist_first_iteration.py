@@ -33,18 +33,20 @@ def test_the_beginning_of_a_reduction_leaves_all_of_its_loops():
 
 def test_a_loop_that_may_have_no_iteration_begins_only_if_it_has_one():
     @T.prim_func
-    def before(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32"), n: T.int32):
-        for k in range(n):
-            if k == 0:
-                C[0] = T.float32(0)
-            C[0] = C[0] + A[k]
+    def before(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        for i in range(8):
+            for k in range(i):
+                if k == 0:
+                    C[i] = T.float32(0)
+                C[i] = C[i] + A[k]
 
     @T.prim_func
-    def expected(A: T.Buffer((8,), "float32"), C: T.Buffer((1,), "float32"), n: T.int32):
-        if n > 0:
-            C[0] = T.float32(0)
-        for k in range(n):
-            C[0] = C[0] + A[k]
+    def expected(A: T.Buffer((8,), "float32"), C: T.Buffer((8,), "float32")):
+        for i in range(8):
+            if i > 0:
+                C[i] = T.float32(0)
+            for k in range(i):
+                C[i] = C[i] + A[k]
 
     check(HoistFirstIteration(), before, expected)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, TypeGuard
 
 from ...ir import expr as e
@@ -26,6 +27,7 @@ from ...tir.stmt import (
     SeqStmt,
     Stmt,
     While,
+    stmt_list,
 )
 from ...tir.transform.analyzed import reads
 from ...tir.transform.mark_reductions import REDUCTION_UPDATE
@@ -34,10 +36,16 @@ from .expr import alignment, is_contiguous, where
 from .intrinsics import CallEmitter, is_on_host
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, with_lanes
 
-MIN_ROLLED, MAX_ROLLED = 16, 128
-"""Extents of a reduction loop: up to the first it may be unrolled, beyond the second LLVM does not unroll it."""
+MAX_UNROLLED = 128
+"""Instructions that an unrolled loop may have, without those that compute indices."""
+MAX_UNROLLED_REDUCTION = 16
+"""Iterations of a reduction of scalars beyond which it stays a loop, which LLVM vectorizes."""
 MAX_UNROLLED_BYTES = 128
-"""Bytes of an accumulator beyond which its loop is not unrolled."""
+"""Bytes of an accumulator beyond which its loop stays one: reading 2 KiB an iteration, processors stop prefetching."""
+ITERATIONS_AT_ONCE = (4, 2)
+"""How many iterations of a loop of vectors may become one where there are too many to unroll it in full."""
+MAX_UNROLLED_VECTORS = 32
+"""Iterations of a loop beyond which it stays one where LLVM makes vectors of it."""
 MEMORY_ALIGNMENT = 64
 """Bytes to which allocated memory is aligned."""
 
@@ -336,17 +344,19 @@ class StmtEmitter(CallEmitter):
         end = begin if isinstance(node.extent, e.IntImm) and node.extent.value <= 0 else self._loop_end(node, begin)
         self.in_index = outer
         nonempty = isinstance(node.extent, e.IntImm) and node.extent.value > 0
-        self.loop(node.loop_var, begin, end, node.body, nonempty, keep_rolled(node))
+        self.loop(node.loop_var, begin, end, node.body, nonempty, unrollings(node))
 
     def _loop_end(self, node: For, begin: str) -> str:
         if isinstance(node.min, e.IntImm) and isinstance(node.extent, e.IntImm):
             return literal(node.loop_var.dtype, node.min.value + node.extent.value)
         return self.binary(e.Add, node.loop_var.dtype, begin, self.expr(node.extent))
 
-    def loop(self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool, rolled: bool = False) -> None:
+    def loop(
+        self, var: e.Var, begin: str, end: str, body: Stmt, nonempty: bool, unrollings: Sequence[int] = ()
+    ) -> None:
         """A counted loop over [begin, end), tested at its end, and before it unless `nonempty`.
 
-        With `rolled`, LLVM does not unroll it.
+        LLVM makes one iteration of as many as the first of `unrollings` says of which that is not too long.
         """
         w, llvm_type = self.w, register_type(var.dtype)
         sign = "s" if var.dtype.code == "int" else "u"
@@ -361,14 +371,26 @@ class StmtEmitter(CallEmitter):
         w.emit(f"{counter} = phi {llvm_type} [{begin}, %{before}], [{following}, %{step}]")
         self.define(var, counter)
         self.loops.append((step, done))
+        size = w.size
         with w.scope():
             self.stmt(body)
+        size = w.size - size
         self.loops.pop()
         w.jump(step)
         w.start(step)
         w.emit(f"{following} = add n{sign}w {llvm_type} {counter}, 1")
         again = w.value(f"icmp {sign}lt {llvm_type} {following}, {end}")
-        hint = w.module.no_vectorize() if var in self.loop_carried else w.module.no_unroll() if rolled else ""
+        count = next((count for count in unrollings if count * size <= MAX_UNROLLED), 1)
+        if var in self.loop_carried:
+            hint = w.module.no_vectorize()
+        elif count > 1:
+            hint = w.module.unroll(count)
+            w.unwritten += (count - 1) * size
+        elif unrollings and unrollings[0] <= MAX_UNROLLED_VECTORS:
+            # A few vectors need no loop; what they have in common with others then leaves the loop around them.
+            hint = w.module.unroll_vectors()
+        else:
+            hint = ""
         w.emit(f"br i1 {again}, label %{head}, label %{done}{hint}")
         w.start(done)
 
@@ -387,21 +409,27 @@ class StmtEmitter(CallEmitter):
         w.start(done)
 
 
-def keep_rolled(loop: For) -> bool:
-    """Whether a reduction loop is to stay a loop, so that LLVM vectorizes it.
+def unrollings(loop: For) -> list[int]:
+    """How many iterations of a loop may become one, best first.
 
-    LLVM fully unrolls loops of small constant extent before it vectorizes, and then finds no vectors. Longer loops are
-    left to it: it interleaves several accumulators only where it may unroll.
-
-    A loop whose accumulator is a vector of several registers is not unrolled further: where an iteration reads 2 KiB,
-    the processor stops prefetching.
+    LLVM does not unroll on its own account: that takes up to half of its time, most of it for loops that it has
+    vectorized, which gain nothing. It unrolls in full before it vectorizes: so what is around a short loop can become
+    vectors, and a reduction over scalars can only where it stays a loop.
     """
-    body, extent = loop.body, loop.extent
-    if not (isinstance(body, AttrStmt) and body.attr_key == REDUCTION_UPDATE and isinstance(extent, e.IntImm)):
-        return False
-    if isinstance(body.body, BufferStore) and body.body.value.dtype.itemsize > MAX_UNROLLED_BYTES:
-        return True
-    return MIN_ROLLED < extent.value <= MAX_ROLLED
+    if not isinstance(loop.extent, e.IntImm):
+        return []
+    extent = loop.extent.value
+    is_reduction, of_vectors = False, True
+    for stmt in stmt_list(loop.body):
+        if isinstance(stmt, AttrStmt) and stmt.attr_key == REDUCTION_UPDATE:
+            is_reduction, stmt = True, stmt.body
+        if not isinstance(stmt, BufferStore) or stmt.value.dtype.lanes == 1:
+            of_vectors = False
+        elif is_reduction and stmt.value.dtype.itemsize > MAX_UNROLLED_BYTES:
+            return []
+    if of_vectors:
+        return [extent, *(count for count in ITERATIONS_AT_ONCE if extent % count == 0)]
+    return [] if is_reduction and extent > MAX_UNROLLED_REDUCTION else [extent]
 
 
 def is_workspace(value: object) -> TypeGuard[e.Call]:

@@ -69,8 +69,7 @@ class ModuleText:
         self.metadata = [
             '!0 = !{!"branch_weights", i32 2000, i32 1}',
             '!1 = !{!"branch_weights", i32 1, i32 2000}',
-            '!2 = !{!"llvm.loop.unroll.disable"}',
-            '!3 = !{!"llvm.loop.vectorize.enable", i1 false}',
+            '!2 = !{!"llvm.loop.vectorize.enable", i1 false}',
         ]
         self.imports: dict[str, None] = {}
         """Texts of modules whose functions are called here, each once."""
@@ -107,13 +106,17 @@ class ModuleText:
             self.globals.append(f"{found} = private unnamed_addr constant {{ ptr, ptr }} {fields}")
         return found
 
-    def no_unroll(self) -> str:
-        """The metadata of a loop's back edge that keeps LLVM from unrolling it; LLVM may vectorize it."""
-        return self._loop("!2")
+    def unroll(self, count: int) -> str:
+        """The metadata of a loop's back edge that has LLVM make one of so many iterations; no loop if that is all."""
+        return self._loop(f'!{{!"llvm.loop.unroll.count", i32 {count}}}')
+
+    def unroll_vectors(self) -> str:
+        """The metadata of a loop's back edge that has LLVM unroll it in full once its iterations are over vectors."""
+        return self._loop('!{!"llvm.loop.vectorize.followup_vectorized", !{!"llvm.loop.unroll.full"}}')
 
     def no_vectorize(self) -> str:
         """The metadata of a loop's back edge that keeps LLVM from vectorizing it."""
-        return self._loop("!3")
+        return self._loop("!2")
 
     def _loop(self, hint: str) -> str:
         number = len(self.metadata)
@@ -136,8 +139,15 @@ class FunctionWriter:
         self.cold: list[str] = []
         self.block = "begin"
         self.reachable = True
+        self.unwritten = 0
+        """The instructions that unrolling adds, less those written that compute indices."""
         self._count = 0
         self._known: list[dict[str, str]] = [{}]
+
+    @property
+    def size(self) -> int:
+        """How many instructions, with unrolled loops written out and without those that compute indices."""
+        return len(self.lines) + self.unwritten
 
     def name(self, prefix: str = "v") -> str:
         """A new local name."""
@@ -161,6 +171,8 @@ class FunctionWriter:
             if found is not None:
                 return found
         name = self.value(text)
+        if " nsw " in text or text.startswith("getelementptr"):
+            self.unwritten -= 1
         self._known[-1][text] = name
         return name
 
