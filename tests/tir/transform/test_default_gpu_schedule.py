@@ -41,8 +41,8 @@ class RowSumsBound:
             for i_j_fused_1 in T.thread_binding(24, thread="threadIdx.x"):
                 for k in range(8):
                     with T.block("B"):
-                        vi = T.axis.spatial(4, i_j_fused_0 * 4 + i_j_fused_1 // 6)
-                        vj = T.axis.spatial(6, i_j_fused_1 % 6)
+                        vi = T.axis.spatial(4, (i_j_fused_0 * 24 + i_j_fused_1) // 6)
+                        vj = T.axis.spatial(6, (i_j_fused_0 * 24 + i_j_fused_1) % 6)
                         vk = T.axis.reduce(8, k)
                         with T.init():
                             B[vi, vj] = T.float32(0)
