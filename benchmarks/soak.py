@@ -439,7 +439,7 @@ class Processes:
 
     def forks(self, count: int) -> None:
         """Children of fork, made while three threads compile, that compile and call."""
-        self.report(f"{count} forks while threads compile", [self.run(FORK, str(count), timeout=300 + 10 * count)], 1)
+        self.report(f"{count} forks while threads compile", [self.run(FORK, str(count), timeout=60 + 10 * count)], 1)
 
 
 def main() -> int:
