@@ -29,6 +29,7 @@ from ..tir.function import PrimFunc
 from ..tir.pipeline import DefaultTIRPipeline, TIRPipeline, driven, get_tir_pipeline
 from ..tir.transform import BindTarget
 from ..tir.transform.make_packed_api import signature_of
+from .turns import short_turns
 
 
 def build(
@@ -69,7 +70,7 @@ def compile_units(
     keys = [code_key(unit, target, pipeline, schedule, facts) for unit in units]
     objects = [None if key is None else object_cache.get(key) for key in keys]
     missing = [i for i, data in enumerate(objects) if data is None]
-    with ThreadPoolExecutor(1) as pool:
+    with short_turns, ThreadPoolExecutor(1) as pool:
         compiled = [
             pool.submit(_compile_timed, backend, text, target)
             for text in _unit_texts([units[i] for i in missing], target, pipeline, schedule)
