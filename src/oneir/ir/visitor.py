@@ -50,7 +50,7 @@ counter stands in the way, and evaluators that others have put in the interprete
 """
 
 
-class _Dispatch:
+class Dispatch:
     """Finds, once for each pair of visitor class and node class, the method that handles the node."""
 
     _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {}
@@ -59,23 +59,44 @@ class _Dispatch:
         super().__init_subclass__()
         cls._handlers = {}
 
+    def _handle(self, node: Node) -> Any:
+        """Calls the method for the node's class."""
+        handler = self._handlers.get(type(node))
+        return (handler or self._find_handler(type(node)))(self, node)
+
     @classmethod
     def _find_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
-        for base in node_class.__mro__:
-            method = getattr(cls, f"visit_{base.__name__}", None)
-            if method is not None:
-                break
-        else:
-            method = cls._default_handler(node_class)
-        cls._handlers[node_class] = method
+        method = cls._handlers[node_class] = cls._method_for(node_class)
         return method
 
     @classmethod
-    def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
+    def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        """The method of this visitor class for nodes of `node_class`."""
         raise NotImplementedError
 
 
-class Visitor(_Dispatch):
+class _MethodsByClass(Dispatch):
+    """Calls `visit_X` for nodes of class X and of its subclasses, unless those have a method of their own."""
+
+    visit = Dispatch._handle
+
+    @classmethod
+    def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        for base in node_class.__mro__:
+            method = getattr(cls, f"visit_{base.__name__}", None)
+            if method is not None:
+                return method
+        return cls._visit_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
+
+    def generic_visit(self, node: Any) -> Any:
+        """Goes on with the children of a node."""
+        raise NotImplementedError
+
+    def _visit_shared(self, node: Any) -> Any:
+        raise NotImplementedError
+
+
+class Visitor(_MethodsByClass):
     """Visits a node and everything below it. Override `visit_X`; call `generic_visit` to go on below."""
 
     def __init__(self) -> None:
@@ -86,18 +107,9 @@ class Visitor(_Dispatch):
         with deep_recursion:
             self.visit(node)
 
-    def visit(self, node: Node) -> None:
-        """Calls the method for the node's class."""
-        handler = self._handlers.get(type(node))
-        (handler or self._find_handler(type(node)))(self, node)
-
     def generic_visit(self, node: Any) -> None:
         """Visits the children of a node."""
         node.visit_children(self.visit)
-
-    @classmethod
-    def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
-        return Visitor._visit_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
 
     def _visit_shared(self, node: Any) -> None:
         if id(node) not in self._seen:
@@ -105,7 +117,7 @@ class Visitor(_Dispatch):
             node.visit_children(self.visit)
 
 
-class Mapper(_Dispatch):
+class Mapper(_MethodsByClass):
     """Rebuilds a tree. Override `visit_X` to return another node; call `generic_visit` to map the children.
 
     An unchanged node comes back as the identical object.
@@ -119,20 +131,11 @@ class Mapper(_Dispatch):
         with deep_recursion:
             return self.visit(node)
 
-    def visit(self, node: Node) -> Any:
-        """Calls the method for the node's class."""
-        handler = self._handlers.get(type(node))
-        return (handler or self._find_handler(type(node)))(self, node)
-
     def generic_visit(self, node: Any) -> Any:
         """The node with its children mapped."""
         return node.map_children(self.visit)
 
-    @classmethod
-    def _default_handler(cls, node_class: type) -> Callable[[Any, Any], Any]:
-        return Mapper._map_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
-
-    def _map_shared(self, node: Any) -> Any:
+    def _visit_shared(self, node: Any) -> Any:
         found = self._mapped.get(id(node))
         if found is None:
             # The original is kept too, so that its id stays its own while the mapper lives.

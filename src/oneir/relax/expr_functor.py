@@ -13,13 +13,14 @@ did not change comes back as the identical object.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from ..ir.container import same_objects
 from ..ir.expr import GlobalVar, PrimExpr
 from ..ir.module import BaseFunc, IRModule
 from ..ir.op import Op
 from ..ir.structural import structural_equal
+from ..ir.visitor import Dispatch
 from ..runtime.error import TypeMismatch
 from ..tir.functor import mutator as mutator
 from ..tir.functor import visitor as visitor
@@ -92,25 +93,12 @@ def _method_name(node_class: type) -> str:
     raise TypeMismatch(f"a {node_class.__name__} is no part of a graph")
 
 
-class _Dispatch:
-    """Finds, once for each pair of functor class and node class, the method for the node."""
-
-    _handlers: ClassVar[dict[type, Callable[..., Any]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._handlers = {}
-
-    def _handle(self, node: Any) -> Any:
-        node_class = type(node)
-        handler = self._handlers.get(node_class)
-        if handler is None:
-            handler = self._handlers[node_class] = getattr(type(self), _method_name(node_class))
-        return handler(self, node)
-
-
-class ExprFunctor(_Dispatch):
+class ExprFunctor(Dispatch):
     """Base of functors over graph expressions: `visit_expr` calls the method for the expression's class."""
+
+    @classmethod
+    def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        return getattr(cls, _method_name(node_class))
 
     def visit_expr(self, expr: Expr) -> Any:
         """Calls the method for the expression's class."""

@@ -402,7 +402,7 @@ class _ReplaceBuffers(Mapper):
         return self.values.get(var, var)
 
     def visit_Buffer(self, buffer: Buffer) -> Any:
-        return self.buffers.get(buffer) or self._map_shared(buffer)
+        return self.buffers.get(buffer) or self._visit_shared(buffer)
 
 
 def buffer_name(tensor: Tensor) -> str:

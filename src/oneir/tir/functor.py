@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from ..ir.expr import PrimExpr
-from ..ir.node import Node, node_classes
-from ..ir.visitor import deep_recursion
+from ..ir.node import node_classes
+from ..ir.visitor import Dispatch, deep_recursion
 from .expr import IterVar
 from .stmt import Stmt
 
@@ -32,25 +32,14 @@ def _method_name(node_class: type) -> str:
     return f"visit_{re.sub('(?<=[a-z])(?=[A-Z])', '_', node_class.__name__).lower()}_"
 
 
-class _Functor:
-    """Finds, once for each pair of functor class and node class, the method for the node."""
-
-    _handlers: ClassVar[dict[type, Callable[..., Any]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._handlers = {}
+class _Functor(Dispatch):
+    @classmethod
+    def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        return getattr(cls, _method_name(node_class))
 
     def generic_visit(self, node: Any) -> Any:
         """Goes on with the children of a node."""
         raise NotImplementedError
-
-    def _handle(self, node: Node) -> Any:
-        node_class = type(node)
-        handler = self._handlers.get(node_class)
-        if handler is None:
-            handler = self._handlers[node_class] = getattr(type(self), _method_name(node_class))
-        return handler(self, node)
 
     def _child(self, node: Any) -> Any:
         if isinstance(node, Stmt):

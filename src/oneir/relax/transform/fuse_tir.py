@@ -116,7 +116,7 @@ class _Replace(Mapper):
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
         new = self.buffers.get(buffer)
-        return self._map_shared(buffer) if new is None else new
+        return self._visit_shared(buffer) if new is None else new
 
 
 class _Fusion:

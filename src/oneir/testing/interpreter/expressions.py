@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from ...ir import expr as e
 from ...ir.dtype import DataType
 from ...ir.op import Op
+from ...ir.visitor import Dispatch
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Shuffle
 from ...tir.function import PrimFunc
@@ -50,7 +51,7 @@ def _inside(boxes: Any, point: Sequence[int]) -> bool:
     return any(all(low <= i < high for i, (low, high) in zip(point, box, strict=True)) for box in boxes)
 
 
-class Evaluator:
+class Evaluator(Dispatch):
     """Evaluates expressions in the state of one thread.
 
     A subclass executes statements and keeps the state: `variables` has values and pointers; `layouts` the buffers that
@@ -58,7 +59,6 @@ class Evaluator:
     say which iterations and threads these are.
     """
 
-    _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {}
     arithmetic: Arithmetic
     functions: dict[str, PrimFunc]
     check: bool
@@ -70,10 +70,8 @@ class Evaluator:
     reduced: dict[Buffer, frozenset[e.Var]]
     coordinates: dict[str, int]
 
-    def value(self, node: Any) -> Any:
-        """The value of an expression."""
-        handler = self._handlers.get(type(node))
-        return (handler or self._find_handler(type(node)))(self, node)
+    value = Dispatch._handle
+    """The value of an expression."""
 
     def plain(self, node: Any) -> Any:
         """The value of an expression as a bare NumPy value."""
@@ -84,13 +82,12 @@ class Evaluator:
         return int(self.value(node))
 
     @classmethod
-    def _find_handler(cls, kind: type) -> Callable[[Any, Any], Any]:
-        for base in kind.__mro__:
+    def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        for base in node_class.__mro__:
             method = getattr(cls, f"value_{base.__name__}", None)
             if method is not None:
-                Evaluator._handlers[kind] = method
                 return method
-        raise Violation(f"{kind.__name__} is no expression that can be evaluated")
+        raise Violation(f"{node_class.__name__} is no expression that can be evaluated")
 
     # -- leaves --
 

@@ -87,7 +87,7 @@ class _Unique(RenewDefs):
         if node.var not in self.defined:
             self.defined.add(node.var)
             self.new_vars[node.var] = node.var
-            return self._map_shared(node)
+            return self._visit_shared(node)
         self._mapped.pop(id(node), None)
         return super().visit_IterVar(node)
 

@@ -54,12 +54,12 @@ class _Flatten(Mapper):
         """The one-dimensional view of the buffer's memory, from its data pointer on."""
         found = self.flat.get(buffer)
         if found is None:
-            mapped = self._map_shared(buffer)
+            mapped = self._visit_shared(buffer)
             found = self.flat[buffer] = flattened(mapped)
         return found
 
     def indices(self, node: Any) -> Array[PrimExpr]:
-        buffer, indices = self._map_shared(node.buffer), [self.visit(i) for i in node.indices]
+        buffer, indices = self._visit_shared(node.buffer), [self.visit(i) for i in node.indices]
         if is_huge(buffer.shape):
             buffer = widened(buffer)
             indices = [ops.cast(DataType("int64").with_lanes(i.dtype.lanes), i) for i in indices]

@@ -223,7 +223,7 @@ class _Replicate(Mapper):
     def visit_Buffer(self, buffer: Buffer) -> Any:
         size = self.sizes.get(buffer.data)
         if size is None:
-            return self._map_shared(buffer)
+            return self._visit_shared(buffer)
         found = self._mapped.get(id(buffer))
         if found is None:
             whole = buffer.replace(shape=Array([ops.multiply(size, self.count)]))

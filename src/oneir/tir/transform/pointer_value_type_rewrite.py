@@ -121,7 +121,7 @@ class _Rewrite(Mapper):
     def visit_Buffer(self, buffer: Buffer) -> Any:
         lanes = self.lanes.get(buffer.data)
         if lanes is None:
-            return self._map_shared(buffer)
+            return self._visit_shared(buffer)
         found = self._mapped.get(id(buffer))
         if found is None:
             shape = Array([self.analyzer.simplify(ops.floordiv(buffer.shape[0], lanes))])

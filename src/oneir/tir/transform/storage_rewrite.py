@@ -485,7 +485,7 @@ class _Rewrite(Mapper):
     def visit_Buffer(self, buffer: Buffer) -> Any:
         """The buffer over the memory that is shared; one that begins at an offset is as much longer."""
         if buffer.data not in self.offsets:
-            return self._map_shared(buffer)
+            return self._visit_shared(buffer)
         found = self._mapped.get(id(buffer))
         if found is None:
             shape = Array([ops.add(buffer.shape[0], self.elements_before(buffer))])
