@@ -177,3 +177,44 @@ def test_what_is_cheap_or_read_at_one_place_is_inlined():
 
     assert blocks(lambda x: op.multiply(op.exp(x), op.sin(op.exp(x)))) == 1
     assert blocks(lambda x: op.add(op.permute_dims(op.add(x, x)), op.reshape(op.add(x, x), (6, 4)))) == 1
+
+
+def computed(func: tir.PrimFunc, name: str) -> int:
+    """How many times the loops of a scheduled function compute a function of mathematics."""
+    found: list[int] = []
+
+    def enter(node: object, outer: int) -> None:
+        if isinstance(node, tir.For):
+            assert isinstance(node.extent, tir.IntImm)
+            enter(node.body, outer * node.extent.value)
+        elif isinstance(node, tir.SeqStmt):
+            for stmt in node.seq:
+                enter(stmt, outer)
+        elif isinstance(node, tir.BlockRealize):
+            enter(node.block.body, outer)
+        elif isinstance(node, tir.BufferStore):
+            post_order_visit(
+                node.value, lambda n: found.append(outer) if isinstance(n, tir.Call) and n.op.name == name else None
+            )
+
+    enter(func.body, 1)
+    return sum(found)
+
+
+@pytest.mark.parametrize(
+    ("gate", "times"),
+    [
+        ((1, 1, 1, 40), 40),  # one gate for each channel
+        ((1, 6, 1, 40), 6 * 40),
+        ((1, 6, 7, 40), 6 * 7 * 40),  # one for each element, which is computed where it is used
+    ],
+)
+def test_a_gate_is_computed_once(gate, times):
+    shape = (1, 6, 7, 40)
+    func = kernel(lambda g, x: op.multiply(op.sigmoid(g), x), gate, shape)
+    assert computed(scheduled(func), "tir.sigmoid") == times
+    values = [loop for loop in loops_of(scheduled(func)) if isinstance(loop.body, tir.BlockRealize)]
+    assert len(values) == (1 if gate == shape else 2)
+    x, g = random(*shape), random(*gate)
+    expected = x / (1 + np.exp(-g.astype("float64")))
+    np.testing.assert_allclose(outcome(func, g, x, shape=shape), expected, rtol=1e-6)

@@ -29,7 +29,7 @@ from ...tir.stmt_functor import loads
 from ...topi.index import ravel
 from ..analysis.leaves import Leaf, leaves, plain_schedule, variables
 from .base import CPUScheduleRule, largest_divisor, parallelize
-from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf
+from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps
 
 UNROLLED = 16
 """Extent of a window up to which LLVM unrolls the loops over it, which makes its loads independent of one another."""
@@ -113,7 +113,7 @@ def _worth_inlining(sch: Schedule, leaf: Leaf, consumers: Sequence[BlockRV]) -> 
     blocks = [sch.get(consumer) for consumer in consumers]
     if len(consumers) > 1 and any(iv.iter_type == IterVar.CommReduce for block in blocks for iv in block.iter_vars):
         return False
-    return not calls.any or all(_steps(block.iter_vars) <= leaf.work for block in blocks)
+    return not calls.any or all(steps(block.iter_vars) <= leaf.work for block in blocks)
 
 
 def _is_view(value: PrimExpr) -> bool:
@@ -134,14 +134,6 @@ def _inline_backwards(sch: Schedule, leaf: Leaf) -> bool:
     except ScheduleError:
         return False
     return True
-
-
-def _steps(axes: Sequence[IterVar]) -> int:
-    steps = 1
-    for axis in axes:
-        extent = None if axis.dom is None else as_int(axis.dom.extent)
-        steps *= 64 if extent is None else extent
-    return steps
 
 
 # -- long sums --
@@ -355,7 +347,7 @@ def arrange(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], wid
 
 def _steps_of(leaf: Leaf) -> int:
     """Elements that a reduction reduces to one."""
-    return _steps([iv for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce])
+    return steps([iv for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce])
 
 
 def schedule_alone(sch: Schedule, leaf: Leaf) -> None:

@@ -5,6 +5,7 @@ Outer loops run on threads; what is only passed on is inlined. LLVM makes vector
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -86,13 +87,22 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
     if isinstance(body, BufferStore) and isinstance(body.value, BufferLoad):
         # A copy costs nothing where it is read.
         return bool(sch.get_consumers(leaf.handle))
-    if calls_in(body).choosing:
+    calls = calls_in(body)
+    if calls.choosing:
         return False  # padding is better computed once
-    consumers = sch.get_consumers(leaf.handle)
-    # A value that a reduction reads would be computed again for every element of its result.
-    if not consumers or any(reduces(sch.get(consumer)) for consumer in consumers):
+    consumers = [sch.get(consumer) for consumer in sch.get_consumers(leaf.handle)]
+    # A value that a reduction reads would be computed again for every element of its result, and one that is repeated
+    # along an axis, such as the gate of a channel, for every element of that.
+    if not consumers or any(
+        reduces(block) or (calls.any and steps(block.iter_vars) > leaf.work) for block in consumers
+    ):
         return False
-    return stays_small(leaf.block, [sch.get(consumer) for consumer in consumers])
+    return stays_small(leaf.block, consumers)
+
+
+def steps(axes: Sequence[IterVar]) -> int:
+    """The product of the extents of axes; symbolic extents count as 64."""
+    return math.prod(64 if (extent := as_int(extent_of(axis))) is None else extent for axis in axes)
 
 
 def fuse_contiguous(
