@@ -605,6 +605,11 @@ def const(value: Any, dtype: Any = None) -> Constant:
     return Constant(tensor(np.asarray(value)))
 
 
+def _update_struct_info(expr: Expr, struct_info: StructInfo | None) -> None:
+    """States what is known about the value of an expression, under the published name of `Expr.set_struct_info`."""
+    expr.set_struct_info(struct_info)
+
+
 def as_graph_expr(value: Any) -> Expr:
     """What stands for a graph value as an expression: numbers become `PrimValue`, lists and tuples tuples.
 

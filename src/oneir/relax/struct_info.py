@@ -250,6 +250,8 @@ def extents_in(info: StructInfo) -> list[PrimExpr]:
         return [] if info.value is None else [info.value]
     if isinstance(info, TupleStructInfo):
         return [e for field in info.fields for e in extents_in(field)]
+    if isinstance(info, FuncStructInfo):
+        return [e for part in (*(info.params or ()), info.ret) for e in extents_in(part)]
     return []
 
 
@@ -259,7 +261,7 @@ def bind_extents(declared: StructInfo, given: StructInfo, values: dict[Var, Prim
         for a, b in zip(declared.fields, given.fields, strict=False):
             bind_extents(a, b, values)
         return
-    if type(declared) is not type(given):
+    if type(declared) is not type(given) or isinstance(declared, FuncStructInfo):
         return
     for a, b in zip(extents_in(declared), extents_in(given), strict=False):
         if isinstance(a, Var) and a not in values:
@@ -401,22 +403,19 @@ def _check_func(base: FuncStructInfo, derived: FuncStructInfo, analyzer: Analyze
         if base.derive_func is not None:
             return PASS if base.derive_func is derived.derive_func else FAIL_L2
         return _base_check(base.ret, derived.ret, analyzer)
-    if derived.params is None:
-        return FAIL_L1
+    if derived.params is None:  # what it takes and gives is seen when it is called
+        return FAIL_L2
     if len(base.params) != len(derived.params):
         return FAIL_L0
-    # A function that stands for `base` must take at least what `base` takes. The symbolic variables of one are not
-    # those of the other, so they are matched first.
+    # The symbolic variables of one are not those of the other, so they are matched first.
     values: dict[Var, PrimExpr] = {}
-    for a, b in zip(derived.params, base.params, strict=True):
-        bind_extents(a, b, values)
-    results = [
-        _base_check(substitute_struct_info(a, values), b, analyzer)
-        for a, b in zip(derived.params, base.params, strict=True)
-    ]
-    results.append(_base_check(base.ret, substitute_struct_info(derived.ret, values), analyzer))
-    worst = min(results)
-    return FAIL_L1 if worst is FAIL_L0 and results[-1] is not FAIL_L0 else worst
+    for a, b in zip(base.params, derived.params, strict=True):
+        bind_extents(b, a, values)
+    params = ((a, substitute_struct_info(b, values)) for a, b in zip(base.params, derived.params, strict=True))
+    # A parameter may take more than is passed; where it takes less, arguments are checked when they are passed.
+    found = min((max(_base_check(a, b, analyzer), _base_check(b, a, analyzer)) for a, b in params), default=PASS)
+    ret = _base_check(base.ret, substitute_struct_info(derived.ret, values), analyzer)
+    return min(FAIL_L2 if found is FAIL_L1 else found, ret)
 
 
 _BASE_CHECKS: dict[type, Callable[..., BaseCheckResult]] = {

@@ -86,10 +86,23 @@ CHECKS = [
     (TupleStructInfo([FLOATS]), TupleStructInfo([]), L0),
     (FuncStructInfo.opaque_func(), FuncStructInfo([FLOATS], FLOATS), PASS),
     (FuncStructInfo.opaque_func(ret=FLOATS), FuncStructInfo.opaque_func(ret=OBJECT), L1),
-    (FuncStructInfo([FLOATS], FLOATS), FuncStructInfo.opaque_func(purity=True), L1),
+    (FuncStructInfo([FLOATS], FLOATS), FuncStructInfo.opaque_func(purity=True), L2),
     (FuncStructInfo([FLOATS], OBJECT), FuncStructInfo([FLOATS], FLOATS), PASS),
     (FuncStructInfo([FLOATS], OBJECT), FuncStructInfo([OBJECT], OBJECT), PASS),
-    (FuncStructInfo([OBJECT], OBJECT), FuncStructInfo([FLOATS], OBJECT), L1),
+    (FuncStructInfo([OBJECT], OBJECT), FuncStructInfo([FLOATS], OBJECT), PASS),
+    (FuncStructInfo([FLOATS], OBJECT), FuncStructInfo([ShapeStructInfo([n, m])], OBJECT), L0),
+    (FuncStructInfo([FLOATS], FLOATS), FuncStructInfo([FLOATS], OBJECT), L1),
+    # Symbolic variables are matched: one function takes what is twice as long as what the other takes.
+    (
+        FuncStructInfo([ShapeStructInfo([n, n])], ShapeStructInfo([n])),
+        FuncStructInfo([ShapeStructInfo([m, m])], ShapeStructInfo([m])),
+        PASS,
+    ),
+    (
+        FuncStructInfo([ShapeStructInfo([n, n])], ShapeStructInfo([n])),
+        FuncStructInfo([ShapeStructInfo([m, 2 * m])], ShapeStructInfo([m])),
+        L2,
+    ),
     (FuncStructInfo([FLOATS], FLOATS), FuncStructInfo([FLOATS, FLOATS], FLOATS), L0),
     (FuncStructInfo([FLOATS], OBJECT, True), FuncStructInfo([FLOATS], OBJECT, False), L0),
 ]
@@ -140,6 +153,22 @@ def test_what_is_common_is_a_base_of_both(a: StructInfo, b: StructInfo) -> None:
         (PrimStructInfo(value=n), PrimStructInfo(value=m), PrimStructInfo("int64")),
         (TupleStructInfo([FLOATS, ShapeStructInfo([n])]), TupleStructInfo([FLOATS, FLOATS]), TupleStructInfo([FLOATS, OBJECT])),
         (FLOATS, ShapeStructInfo([n, m]), OBJECT),
+        (
+            FuncStructInfo([ShapeStructInfo([2, n, m])], ShapeStructInfo([n])),
+            FuncStructInfo([ShapeStructInfo([2, m, n])], ShapeStructInfo([m])),
+            FuncStructInfo([ShapeStructInfo([2, n, m])], ShapeStructInfo([n])),
+        ),
+        # A variable that no parameter tells any more is not known in the result either.
+        (
+            FuncStructInfo([ShapeStructInfo([2, n])], ShapeStructInfo([n])),
+            FuncStructInfo([ShapeStructInfo([3, n])], ShapeStructInfo([n]), False),
+            FuncStructInfo([ShapeStructInfo(ndim=2)], ShapeStructInfo(ndim=1), False),
+        ),
+        (
+            FuncStructInfo([FLOATS], FLOATS),
+            FuncStructInfo([FLOATS, FLOATS], FLOATS),
+            FuncStructInfo.opaque_func(ret=TensorStructInfo(dtype="float32", ndim=2), purity=True),
+        ),
     ],
     ids=str,
 )  # fmt: skip
@@ -155,6 +184,8 @@ def test_variables_and_those_that_take_their_value_here() -> None:
     info = TupleStructInfo([TensorStructInfo((n + 1, m)), ShapeStructInfo([x, 4, m * y]), PrimStructInfo(value=n)])
     assert list(analysis.tir_vars_in_struct_info(info)) == [n, m, x, y]
     assert list(analysis.definable_tir_vars_in_struct_info(info)) == [m, x, n]
+    func = FuncStructInfo([info], ShapeStructInfo([y, 2 * n]))
+    assert list(analysis.definable_tir_vars_in_struct_info(func)) == [m, x, n, y]
     nothing = TupleStructInfo([OBJECT, TensorStructInfo(ndim=2)])
     assert not analysis.tir_vars_in_struct_info(nothing) and not analysis.definable_tir_vars_in_struct_info(nothing)
 
@@ -163,6 +194,8 @@ def test_extents_are_not_negative() -> None:
     info = TupleStructInfo([TensorStructInfo((n - 1, 4, m)), ShapeStructInfo([n // 2]), PrimStructInfo(value=n - 9)])
     assert list(map(str, analysis.collect_non_negative_expressions(info))) == ["n - T.int64(1)", "m", "n // T.int64(2)"]
     assert not analysis.collect_non_negative_expressions(PrimStructInfo(value=n))
+    func = FuncStructInfo([ShapeStructInfo([n - 1]), ShapeStructInfo([n])], TensorStructInfo((n - 1, n + m)))
+    assert list(map(str, analysis.collect_non_negative_expressions(func))) == ["n - T.int64(1)", "n", "n + m"]
 
 
 def test_what_is_not_known_elsewhere_is_forgotten() -> None:
@@ -183,6 +216,7 @@ def test_what_is_not_known_elsewhere_is_forgotten() -> None:
             [TensorStructInfo(dtype="int8", ndim=2), ShapeStructInfo(ndim=1), PrimStructInfo(value=k + 1), TensorStructInfo(t, "float32")]
         ),
     )  # fmt: skip
+    same(analysis.erase_to_well_defined(TensorStructInfo((n + 1, m)), {n: 2, m: m}), TensorStructInfo((3, m)))
     all_known = analysis.erase_to_well_defined(info, {n: n, m: m}, {s: s})
     assert all_known is info
     # A function's own variables are known in it.

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ...arith import Analyzer
 from ...ir.container import Array, same_objects
 from ...ir.diagnostics import render
-from ...ir.expr import IntImm, PrimExpr, Var
+from ...ir.expr import IntImm, PrimExpr, Var, as_expr
+from ...ir.structural import structural_equal
 from ...ir.type import FuncType, PrimType, TupleType, Type
 from ...ir.visitor import post_order_visit
 from ...runtime.error import OneIRError, TypeMismatch
@@ -28,7 +29,6 @@ from ..struct_info import (
     TupleStructInfo,
     bind_extents,
     extents_in,
-    is_base_of,
     same_extent,
     same_extents,
     same_vdevice,
@@ -74,12 +74,25 @@ def _lca(a: StructInfo, b: StructInfo, analyzer: Analyzer) -> StructInfo:
             return ObjectStructInfo()
         return TupleStructInfo([_lca(x, y, analyzer) for x, y in zip(a.fields, b.fields, strict=True)])
     assert isinstance(a, FuncStructInfo) and isinstance(b, FuncStructInfo)
+    return _lca_func(a, b, analyzer)
+
+
+def _lca_func(a: FuncStructInfo, b: FuncStructInfo, analyzer: Analyzer) -> FuncStructInfo:
     purity, ret = a.purity and b.purity, _lca(a.ret, b.ret, analyzer)
-    both_ways = is_base_of(a, b, analyzer) and is_base_of(b, a, analyzer)
-    if a.params is not None and both_ways:
-        return FuncStructInfo(a.params, a.ret, purity)
-    derive = a.derive_func if a.derive_func is b.derive_func else None
-    return FuncStructInfo.opaque_func(ret=ret, derive_func=derive, purity=purity)
+    if a.params is None or b.params is None:
+        derive = a.derive_func if a.derive_func is b.derive_func else None
+        return FuncStructInfo.opaque_func(ret=ret, derive_func=derive, purity=purity)
+    if len(a.params) != len(b.params):
+        return FuncStructInfo.opaque_func(ret=erase_to_well_defined(ret), purity=purity)
+    # The symbolic variables of one function are not those of the other.
+    values: dict[Var, PrimExpr] = {}
+    for x, y in zip(a.params, b.params, strict=True):
+        bind_extents(y, x, values)
+    params = [_lca(x, substitute_struct_info(y, values), analyzer) for x, y in zip(a.params, b.params, strict=True)]
+    forgotten = {v for p in (*a.params, *b.params) for v in tir_vars_in_struct_info(p)}
+    forgotten.difference_update(*map(tir_vars_in_struct_info, params))
+    ret = _lca(a.ret, substitute_struct_info(b.ret, values), analyzer)
+    return FuncStructInfo(params, erase_to_well_defined(ret, lambda v: None if v in forgotten else v), purity)
 
 
 def _lca_tensor(a: TensorStructInfo, b: TensorStructInfo, analyzer: Analyzer) -> TensorStructInfo:
@@ -110,7 +123,10 @@ def tir_vars_in_struct_info(sinfo: StructInfo | PrimExpr) -> Array[Var]:
 
 
 def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> Array[Var]:
-    """The symbolic variables that take their values here: those that are an extent by themselves."""
+    """The symbolic variables that take their values here: those that are an extent by themselves.
+
+    Those of a function are the ones of its parameters and its result.
+    """
     found: dict[Var, None] = {}
     for extent in extents_in(sinfo):
         if isinstance(extent, Var):
@@ -119,15 +135,23 @@ def definable_tir_vars_in_struct_info(sinfo: StructInfo) -> Array[Var]:
 
 
 def collect_non_negative_expressions(sinfo: StructInfo) -> Array[PrimExpr]:
-    """The expressions that are known not to be negative, as extents of tensors and shapes."""
+    """The expressions that are known not to be negative, as extents of tensors and shapes, each once.
+
+    Those of a function are what its parameters and its result tell.
+    """
     found: list[PrimExpr] = []
 
     def collect(info: StructInfo) -> None:
         if isinstance(info, (TensorStructInfo, ShapeStructInfo)):
-            found.extend(e for e in extents_in(info) if not isinstance(e, IntImm) and not any(e is f for f in found))
+            for extent in extents_in(info):
+                if not isinstance(extent, IntImm) and not any(structural_equal(extent, f) for f in found):
+                    found.append(extent)
         elif isinstance(info, TupleStructInfo):
             for field in info.fields:
                 collect(field)
+        elif isinstance(info, FuncStructInfo):
+            for part in (*(info.params or ()), info.ret):
+                collect(part)
 
     collect(sinfo)
     return Array(found)
@@ -144,7 +168,8 @@ def erase_to_well_defined(
     """Struct info as it is seen where only some variables are known.
 
     Symbolic variables are replaced as `shape_var_map` says and graph variables as `var_map` says; what refers to one
-    that is in neither is forgotten: a shape becomes its number of dimensions. Without the maps, all is forgotten.
+    that is in neither is forgotten: a shape becomes its number of dimensions. Without the maps, all is forgotten. What
+    replaces a variable is cast to its dtype.
     """
     shapes = shape_var_map if callable(shape_var_map) else (shape_var_map or {}).get
     variables = var_map if callable(var_map) else (var_map or {}).get
@@ -167,7 +192,7 @@ class _Eraser:
                     if known is None:
                         return None
                     if known is not var:
-                        mapping[var] = known
+                        mapping[var] = as_expr(known).astype(var.dtype)
                 new = self.analyzer.simplify(substitute(value, mapping)) if mapping else value
             out.append(new)
         return out
