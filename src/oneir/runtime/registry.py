@@ -76,3 +76,15 @@ def remove_global_func(name: str) -> None:
     """Forget the function registered under `name`; `NotRegistered` if there is none."""
     get_global_func(name)
     _functions.pop(name, None)
+
+
+def functions_under(prefix: str) -> Callable[[str], Callable[..., Any]]:
+    """The `__getattr__` of a module whose attributes are the functions registered as `PREFIX.NAME`."""
+
+    def find(name: str) -> Callable[..., Any]:
+        function = get_global_func(f"{prefix}.{name}", allow_missing=True)
+        if function is None:
+            raise AttributeError(f"no function is registered as '{prefix}.{name}'")
+        return function
+
+    return find
