@@ -75,9 +75,9 @@ def unpacked_columns(A: T.Buffer((4, 24), "uint32"), B: T.Buffer((32,), "float32
 
 def test_what_is_unpacked_from_one_element_stays_together():
     schedule = tir.Schedule(check(Reduction(), unpacked_columns, "cuda"))
-    # The blocks of threads, one group of each, the rows unpacked from one element, and the threads that sum.
+    # The blocks of threads, one group of each, the threads that sum, and the rows unpacked from one element.
     loops = [schedule.get(loop) for loop in schedule.get_loops(schedule.get_block("B"))]
-    assert [str(loop.extent) for loop in loops] == ["4", "1", "8", "16"]
+    assert [str(loop.extent) for loop in loops] == ["4", "1", "16", "8"]
 
 
 @T.prim_func

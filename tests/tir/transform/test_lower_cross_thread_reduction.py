@@ -81,11 +81,42 @@ def test_thread_blocks_cannot_reduce_together():
     assert "^^^" in str(caught.value)
 
 
-def test_reduction_loops_have_to_be_innermost():
+def test_loops_below_the_threads_move_around_them():
+    @T.prim_func
+    def before(A: T.Buffer((4, 8, 3), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for k in T.thread_binding(8, thread="threadIdx.x"):
+            for i in range(4):
+                for j in range(3):
+                    with T.block("B"):
+                        vi, vk, vj = T.axis.remap("SRR", [i, k, j])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk, vj]
+
+    @T.prim_func
+    def moved(A: T.Buffer((4, 8, 3), "float32"), B: T.Buffer((4,), "float32")):
+        T.func_attr({"global_symbol": "main"})
+        for i in range(4):
+            for k in T.thread_binding(8, thread="threadIdx.x"):
+                for j in range(3):
+                    with T.block("B"):
+                        vi, vk, vj = T.axis.remap("SRR", [i, k, j])
+                        with T.init():
+                            B[vi] = T.float32(0)
+                        B[vi] = B[vi] + A[vi, vk, vj]
+
+    check_pass(LowerCrossThreadReduction(), before, apply(LowerCrossThreadReduction(), moved))
+
+
+def test_loops_over_what_threads_prepare_do_not_move():
     @T.prim_func
     def func(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4,), "float32")):
         for k in T.thread_binding(8, thread="threadIdx.x"):
             for i in range(4):
+                with T.block("C"):
+                    vi, vk = T.axis.remap("SS", [i, k])
+                    A[vi, vk] = A[vi, vk] + T.float32(1)
                 with T.block("B"):
                     vi, vk = T.axis.remap("SR", [i, k])
                     with T.init():

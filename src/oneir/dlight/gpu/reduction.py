@@ -116,7 +116,7 @@ def contiguous_reduction(sch: Schedule, target: Target, block: BlockRV, order: O
     sch.reverse_compute_at(block, bx, preserve_unit_loops=True)
     _, tx, *rest = sch.get_loops(block)
     s, group = grouped(sch, rest, order)
-    sch.reorder(s, *group, tx)  # threads can reduce together only in the innermost loop
+    sch.reorder(s, tx, *group)
     sch.bind(tx, "threadIdx.x")
     if epilogue is None:
         return

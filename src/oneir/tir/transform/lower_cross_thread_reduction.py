@@ -72,6 +72,9 @@ def _is_thread(loop: For) -> bool:
     return loop.thread_binding is not None and loop.thread_binding.thread_tag.startswith("threadIdx.")
 
 
+_MOVABLE = (ForKind.SERIAL, ForKind.UNROLLED, ForKind.THREAD_BINDING)
+
+
 class _ConditionViolated(Exception):
     """A condition of the pass that does not hold, and the statement that breaks it."""
 
@@ -155,15 +158,7 @@ class _Lowering(Mapper):
 
     def _check(self, block: Block, loops: list[For]) -> Reduction:
         """The reduction of a block that threads can share; raises `_ConditionViolated` for other blocks."""
-        enclosing = [stmt for stmt in self.path if not isinstance(stmt, SeqStmt)]
-        if enclosing[len(enclosing) - len(loops) :] != loops:
-            other = next(stmt for stmt in reversed(enclosing) if stmt not in loops)
-            raise _ConditionViolated(
-                "Cross-thread reduction requires all the reduction-related loops to be the deepest among all "
-                f"statements outside the desired block. Between those of block `{block.name_hint}` stands another "
-                "statement; reorder the loops so that the reduction loops are innermost",
-                other,
-            )
+        self._check_between(block, loops)
         for loop in loops:
             if loop.thread_binding is not None and not _is_thread(loop):
                 raise _ConditionViolated(
@@ -184,6 +179,34 @@ class _Lowering(Mapper):
             )
         _check_last(block, loops[0])
         return reduction
+
+    def _between(self, loops: list[For]) -> list[Stmt]:
+        """The statements between the outermost reduction loop and the block that are no reduction loops."""
+        return [stmt for stmt in self.path[self.path.index(loops[0]) :] if stmt not in loops]
+
+    def _check_between(self, block: Block, loops: list[For]) -> None:
+        """Raises `_ConditionViolated` unless loops between those of the reduction can be moved around them.
+
+        Statements before the block, in sequences, stay where they are; then no loop can move over them.
+        """
+        variables = {loop.loop_var for loop in loops}
+        between = self._between(loops)
+        sequence = any(isinstance(stmt, SeqStmt) for stmt in between)
+        for stmt in between:
+            if isinstance(stmt, SeqStmt):
+                continue
+            if (
+                sequence
+                or not isinstance(stmt, For)
+                or stmt.kind not in _MOVABLE
+                or any(uses(bound, variables) is not None for bound in (stmt.min, stmt.extent))
+            ):
+                raise _ConditionViolated(
+                    "Cross-thread reduction requires all the reduction-related loops to be the deepest among all "
+                    f"statements outside the desired block. Between those of block `{block.name_hint}` stands another "
+                    "statement; reorder the loops so that the reduction loops are innermost",
+                    stmt,
+                )
 
     def _threads_to_choose_from(self, block: Block) -> dict[str, Range]:
         """The threads that all hold the same result, of which one must write it to memory that they share."""
@@ -212,7 +235,8 @@ class _Lowering(Mapper):
             start = reduction.start(partial, [IntImm("int32", 0)])
             stmts.append(_opaque(f"{block.name_hint}_in_thread_init", (), _whole(partial), start))
         in_thread = _in_thread(realize, reduction, partial) if partial else None
-        inner = _InThread(realize, in_thread)(loops[0])
+        moved = [stmt for stmt in self._between(loops) if isinstance(stmt, For)]
+        inner = _InThread(realize, in_thread, moved)(loops[0])
         stmts += [inner] if inner is not None else []
         stmts.append(_across_threads(realize, reduction, partial, crossed, threads))
         stmts.append(_write_back(realize, reduction, crossed, loops))
@@ -221,7 +245,7 @@ class _Lowering(Mapper):
         ranges = {tag: Range.from_min_extent(loop.min, loop.extent) for tag, loop in used.items()}
         self.results.update((buffer, ranges) for buffer in reduction.buffers)
         body = flat_seq(stmts)
-        for loop in reversed(threads):
+        for loop in reversed([*moved, *threads]):
             body = loop.replace(body=body)
         return body
 
@@ -319,11 +343,14 @@ def _in_thread(realize: BlockRealize, reduction: Reduction, partial: list[Buffer
 
 
 class _InThread(Mapper):
-    """The reduction loops without those of threads, around another block, or around nothing: then None."""
+    """The reduction loops without those of threads, around another block, or around nothing: then None.
 
-    def __init__(self, source: BlockRealize, target: BlockRealize | None):
+    `moved` are loops between them that stand elsewhere.
+    """
+
+    def __init__(self, source: BlockRealize, target: BlockRealize | None, moved: list[For]):
         super().__init__()
-        self.source, self.target = source, target
+        self.source, self.target, self.moved = source, target, moved
 
     def visit_BlockRealize(self, realize: BlockRealize) -> Any:
         return self.target if realize is self.source else realize
@@ -332,8 +359,8 @@ class _InThread(Mapper):
         body = self.visit(loop.body)
         if body is None:
             return None
-        new = loop.replace(body=body)
-        return body if loop.thread_binding is not None and _has_reductions(body) else new
+        left_out = loop in self.moved or (loop.thread_binding is not None and _has_reductions(body))
+        return body if left_out else loop.replace(body=body)
 
     def visit_SeqStmt(self, seq: SeqStmt) -> Any:
         stmts = [new for new in map_array(seq.seq, self.visit) if new is not None]
