@@ -170,8 +170,9 @@ class Ours:
         for report in reports:
             seconds = Counter[str]()
             for call in report.calls:
-                if call.name == DYNAMIC or not call.name.startswith("vm.builtin"):
-                    seconds[call.name] += call.duration
+                name = call["Name"]
+                if name == DYNAMIC or not name.startswith("vm.builtin"):
+                    seconds[name] += call["Duration (us)"].microseconds / 1e6
             for name, value in seconds.items():
                 inside.setdefault(name, []).append(value)
         kernels = {name: min(seconds) for name, seconds in inside.items()}

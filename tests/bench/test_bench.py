@@ -15,17 +15,21 @@ from oneir.bench.roofline import MachineSpeed
 from oneir.bench.table import comparison, digits, failures, kernels
 from oneir.bench.worker import Failed, Worker
 from oneir.ir import IRModule
-from oneir.runtime.vm import Cost, Note, Report
-from oneir.runtime.vm.profile import CallRecord
+from oneir.runtime.profiling import Count, Duration, Metric, Report
+from oneir.runtime.vm import Cost
 from oneir.script import tir as T
 
 SPEED = MachineSpeed(flops=100e9, bandwidth=10e9)
 
 
 def report(*calls: tuple[str, float, tuple[str, ...], Cost | None]) -> Report:
-    return Report(
-        "main", 1.0, [CallRecord(n, 0.0, seconds, shapes, Note(), cost) for n, seconds, shapes, cost in calls]
-    )
+    records: list[dict[str, Metric]] = []
+    for name, seconds, shapes, cost in calls:
+        known = {} if cost is None else {"FLOP": Count(int(cost.flops)), "Bytes": Count(int(cost.bytes))}
+        records.append(
+            {"Name": name, "Duration (us)": Duration(seconds * 1e6), "Argument Shapes": ", ".join(shapes), **known}
+        )
+    return Report(records, {}, {})
 
 
 def test_a_kernel_is_measured_by_what_takes_longer_of_its_operations_and_its_bytes() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +13,10 @@ from ..driver.graph import build_graph, lower_graph
 from ..ir.expr import Var, const
 from ..ir.module import IRModule
 from ..runtime.device import cpu
+from ..runtime.profiling import Count, Duration, Metric, Report
 from ..runtime.tensor import tensor
 from ..runtime.vm.footprint import footprint
 from ..runtime.vm.machine import VirtualMachine
-from ..runtime.vm.profile import CallRecord, Report
 from ..runtime.vm.program import Cost
 from ..target.target import Target
 from ..tir.function import PrimFunc
@@ -51,7 +52,7 @@ def profile(graph: IRModule, inputs: Sequence[np.ndarray], rounds: int) -> dict[
     speed = machine_speed()
     reports = [machine.profile("main", *tensors) for _ in range(rounds)]
     # Kernels of unknown extents have no costs; these are worked out for the extents of the calls.
-    known = all(call.cost is not None for call in reports[0].calls if not call.name.startswith("vm.builtin."))
+    known = all(_known_cost(call) is not None for call in reports[0].calls if not _is_builtin(call))
     loops = IRModule() if known else lower_graph(graph, Target("llvm"), None, "default")
     return {
         "machine": speed._asdict(),
@@ -68,9 +69,9 @@ def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) 
     """
     groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for i, call in enumerate(reports[0].calls):
-        if not call.name.startswith("vm.builtin.") and call.cost != Cost():
-            groups.setdefault((call.name, call.shapes), []).append(i)
-    times = [sum(min(report.calls[i].duration for report in reports) for i in calls) for calls in groups.values()]
+        if not _is_builtin(call) and _known_cost(call) != Cost():
+            groups.setdefault((str(call["Name"]), _shapes(call)), []).append(i)
+    times = [sum(min(_seconds(report.calls[i]) for report in reports) for i in calls) for calls in groups.values()]
     found = []
     for ((name, shapes), calls), seconds in zip(groups.items(), times, strict=True):
         share, cost = seconds / sum(times), _cost(reports[0].calls[calls[0]], loops)
@@ -83,14 +84,36 @@ def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) 
     return sorted(found, key=lambda kernel: -kernel.seconds)
 
 
-def _cost(call: CallRecord, loops: IRModule) -> Cost | None:
+def _is_builtin(call: Mapping[str, Metric]) -> bool:
+    return str(call["Name"]).startswith("vm.builtin.")
+
+
+def _seconds(call: Mapping[str, Metric]) -> float:
+    duration = call["Duration (us)"]
+    assert isinstance(duration, Duration)
+    return duration.microseconds / 1e6
+
+
+def _shapes(call: Mapping[str, Metric]) -> tuple[str, ...]:
+    """The shape of each tensor argument: `float32[2, 3]`."""
+    return tuple(re.findall(r"\w+\[[^]]*\]", str(call.get("Argument Shapes", ""))))
+
+
+def _known_cost(call: Mapping[str, Metric]) -> Cost | None:
+    match call:
+        case {"FLOP": Count(value=flops), "Bytes": Count(value=moved)}:
+            return Cost(flops, moved)
+    return None
+
+
+def _cost(call: Mapping[str, Metric], loops: IRModule) -> Cost | None:
     """The cost of a call; for a kernel of symbolic extents, with the extents of the call."""
-    func = {v.name_hint: f for v, f in loops.functions.items()}.get(call.name)
-    if call.cost is not None or not isinstance(func, PrimFunc):
-        return call.cost
+    cost, func = _known_cost(call), {v.name_hint: f for v, f in loops.functions.items()}.get(str(call["Name"]))
+    if cost is not None or not isinstance(func, PrimFunc):
+        return cost
     values: dict[Var, Any] = {}
     tensors = [func.buffer_map[param] for param in func.params if param in func.buffer_map]
-    for buffer, text in zip(tensors, call.shapes, strict=True):
+    for buffer, text in zip(tensors, _shapes(call), strict=True):
         extents = [int(e) for e in text.partition("[")[2].rstrip("]").split(", ") if e]
         for declared, extent in zip(buffer.shape, extents, strict=True):
             if isinstance(declared, Var):

@@ -33,9 +33,8 @@ from ..runtime.error import (
     TypeMismatch,
     UnsupportedError,
 )
+from ..runtime.profiling import Report
 from ..runtime.tensor import Tensor
-from ..runtime.vm.profile import CallRecord, Report
-from ..runtime.vm.program import Cost, Note
 from . import wire
 from .client import RPCSession
 from .wire import Disconnected
@@ -269,12 +268,7 @@ class RemoteMachine(_Object):
 
     def profile(self, func_name: str, *args: object) -> Report:
         """Calls a function there, and reports how long each kernel took, as `VirtualMachine.profile` does."""
-        seconds, calls = self._session.profile(self._number, func_name, args)
-        records = [
-            CallRecord(name, start, duration, tuple(shapes), Note(*note), None if cost is None else Cost(*cost))
-            for name, start, duration, shapes, note, cost in calls
-        ]
-        return Report(func_name, seconds, records)
+        return self._session.profile(self._number, func_name, args)
 
 
 class RemoteSession(RPCSession):
@@ -345,11 +339,11 @@ class RemoteSession(RPCSession):
 
         return evaluate
 
-    def profile(self, number: int, name: str, args: Sequence[object]) -> tuple[float, list[Any]]:
-        """What a machine's function took, by the number of the machine: seconds, and those of each call in it."""
+    def profile(self, number: int, name: str, args: Sequence[object]) -> Report:
+        """What a machine's function took, by the number of the machine."""
         given = [wire.encode(arg, self._encode) for arg in args]
-        seconds, calls = self.value(self.remote.ask("profile", object=number, name=name, args=given)[0])
-        return seconds, calls
+        _, text = self.remote.ask("profile", object=number, name=name, args=given)
+        return Report.from_json(text.decode())
 
     # -- devices and values --
 

@@ -149,7 +149,7 @@ class SessionProcess:
             if name not in self._operations:
                 raise InvalidValue(f"there is no operation {name!r:.40}; there are {', '.join(self._operations)}")
             result = self._operations[name](message, data)
-            if name in ("download", "read"):
+            if name in ("download", "profile", "read"):
                 if len(result) > self._limit:
                     raise InvalidValue(f"a message has at most {self._limit} bytes of data, found {len(result)}")
                 return {"value": None}, result
@@ -268,12 +268,11 @@ class SessionProcess:
         evaluate = time_evaluator(function, **options, device=_device(message.get("device")))
         return list(evaluate(*self._arguments(message)).results)
 
-    def _profile(self, message: dict[str, Any], _: bytearray) -> list[Any]:
+    def _profile(self, message: dict[str, Any], _: bytearray) -> bytes:
         machine = self._object(_number(message, "object"))
         if not isinstance(machine, VirtualMachine):
             raise InvalidValue("expected a machine")
-        report = machine.profile(_text(message, "name"), *self._arguments(message))
-        return [report.seconds, [list(call) for call in report.calls]]
+        return machine.profile(_text(message, "name"), *self._arguments(message)).json().encode()
 
     def _attribute(self, message: dict[str, Any], _: bytearray) -> Any:
         driver = find_driver(_number(message, "type"))

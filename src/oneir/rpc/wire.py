@@ -25,7 +25,7 @@ from ..runtime import error as errors
 from ..runtime.error import DeviceError, ExecutionError, InvalidValue, OneIRError, RPCError, TypeMismatch
 from ..runtime.object import ShapeTuple
 
-VERSION = 2
+VERSION = 3
 """The version of the protocol; both sides must have the same one."""
 
 MAX_HEADER = 1 << 20

@@ -21,6 +21,7 @@ from .object import Object, ShapeTuple, String
 from .object_generic import AsRepr, LoadJSON, SaveJSON, const, convert
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .pool import num_threads, set_num_threads
+from .profiling import Report
 from .registry import (
     get_global_func,
     list_global_func_names,
@@ -44,6 +45,7 @@ __all__ = [
     "NDArray",
     "Object",
     "PrinterConfig",
+    "Report",
     "SaveJSON",
     "Scriptable",
     "ShapeTuple",

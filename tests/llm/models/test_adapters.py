@@ -111,7 +111,7 @@ def test_rows_of_8_bits_beside_adapters_of_floats(tmp_path: Path) -> None:
         assert np.abs(logits - expected[i]).max() <= 0.05 * largest
         (alone,) = runner.run([Piece(prompt[-1:], len(prompt) - 1, kinds[i].pages, adapter=i)])
         assert np.abs(alone[0] - logits[-1]).max() <= 0.02 * largest
-    kernels = {call.name for call in runner.profile([Piece(prompt[-1:], len(prompt) - 1, range(4))]).calls}
+    kernels = {call["Name"] for call in runner.profile([Piece(prompt[-1:], len(prompt) - 1, range(4))]).calls}
     assert any("quantize_rows" in name for name in kernels)
 
 

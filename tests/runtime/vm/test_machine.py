@@ -536,7 +536,7 @@ def test_when_bytecode_is_executed_instead(native_machine):
     ex, native, vm = native_machine
     assert (vm.interpret("main", TWOS).numpy() == 3).all()
     assert (VirtualMachine(ex, cpu(), profile=True)["main"](TWOS).numpy() == 3).all()
-    assert [call.name for call in vm.profile("main", TWOS).calls] == ["tests.machine.add"]
+    assert [call["Name"] for call in vm.profile("main", TWOS).calls] == ["tests.machine.add"]
     names = []
     vm.set_instrument(lambda func, name, *rest: names.append(name))
     assert (vm["main"](TWOS).numpy() == 3).all() and names == ["tests.machine.add"] * 2

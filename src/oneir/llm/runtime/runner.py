@@ -9,8 +9,8 @@ import numpy as np
 
 from ... import relax
 from ...runtime.device import Device, cpu
+from ...runtime.profiling import Report
 from ...runtime.tensor import Tensor, empty, from_dlpack
-from ...runtime.vm.profile import Report
 from ..engine.runner import Piece
 from ..kernels.attention import PAGE_SIZE
 from ..models.decoder import DecoderConfig

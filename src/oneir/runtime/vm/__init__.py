@@ -27,7 +27,6 @@ from .executable import Executable, NativeFunction, VMExecutable
 from .footprint import Footprint, footprint
 from .interpreter import Closure
 from .machine import VirtualMachine, VMInstrumentReturnKind
-from .profile import Report
 from .program import (
     Arg,
     ArgKind,
@@ -60,7 +59,6 @@ __all__ = [
     "Note",
     "PackedFunction",
     "Program",
-    "Report",
     "Ret",
     "SpecialReg",
     "Storage",

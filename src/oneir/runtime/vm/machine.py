@@ -24,13 +24,14 @@ from ..driver import driver_of
 from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMismatch
 from ..object import Object, ShapeTuple
 from ..once import new_lock
+from ..profiling import Report
 from ..registry import get_global_func
 from ..signature import Param, Signature, explain, in_order
 from ..tensor import Tensor, tensor
 from .executable import Executable, wrap_or_share
 from .interpreter import CallSite, Closure, Observer, Prepared, execute
 from .native import Maker
-from .profile import Profiler, Report
+from .profile import Profiler
 from .program import PackedFunction, VMFunction
 from .storage import Allocator
 
