@@ -15,6 +15,7 @@ from oneir.ir.diagnostics import (
 )
 from oneir.ir.span import SequentialSpan, SourceName, Span, source_map
 from oneir.runtime.error import OneIRError
+from oneir.runtime.registry import get_global_func, register_global_func
 
 
 def span(line: int, column: int, end_column: int, end_line: int | None = None, name: str = "text") -> Span:
@@ -70,3 +71,16 @@ def test_the_renderer_can_be_overridden_and_restored():
     finally:
         override_renderer(None)
     assert seen == ["hello"] and get_renderer() is usual
+
+
+def test_the_renderer_is_what_a_registered_function_gives():
+    renderer = DiagnosticRenderer(lambda ctx: None)
+    register_global_func("diagnostics.OverrideRenderer", lambda: renderer)
+    try:
+        assert get_renderer() is renderer
+        override_renderer(lambda ctx: None)
+        assert get_renderer() is not renderer
+    finally:
+        override_renderer(None)
+    assert get_global_func("diagnostics.OverrideRenderer", allow_missing=True) is None
+    override_renderer(None)  # nothing is overridden: nothing to do

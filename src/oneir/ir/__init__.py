@@ -5,6 +5,7 @@ mod = transform.Sequential([...])(mod)
 """
 
 from ..runtime import object_generic
+from . import analysis as analysis
 from . import transform as transform
 from .attrs import Attrs, AttrsHolder, DictAttrs, make_node
 from .base import deprecated

@@ -16,6 +16,8 @@ from enum import IntEnum
 from typing import Any
 
 from ..runtime.error import OneIRError, ParseError
+from ..runtime.object import Object
+from ..runtime.registry import get_global_func, register_global_func, remove_global_func
 from .node import Node, attr
 from .span import SequentialSpan, Span, source_map
 
@@ -38,7 +40,7 @@ class Diagnostic(Node):
     message: str
 
 
-class DiagnosticRenderer:
+class DiagnosticRenderer(Object):
     """Shows messages: a function of the context that holds them."""
 
     def __init__(self, render_func: Callable[[DiagnosticContext], None]):
@@ -49,7 +51,7 @@ class DiagnosticRenderer:
         self.render_func(ctx)
 
 
-class DiagnosticContext:
+class DiagnosticContext(Object):
     """Collects messages about a module."""
 
     def __init__(self, module: Any, renderer: DiagnosticRenderer):
@@ -75,23 +77,32 @@ def _print_all(ctx: DiagnosticContext) -> None:
 
 
 _default = DiagnosticRenderer(_print_all)
-_overridden: list[DiagnosticRenderer] = []
+_OVERRIDE = "diagnostics.OverrideRenderer"
+"""The global function that gives the renderer that a program has set."""
 
 
 def get_renderer() -> DiagnosticRenderer:
     """The renderer in force: one that prints, unless it was overridden."""
-    return _overridden[0] if _overridden else _default
+    overridden = get_global_func(_OVERRIDE, allow_missing=True)
+    return _default if overridden is None else overridden()
 
 
 def override_renderer(render_func: Callable[[DiagnosticContext], None] | None) -> None:
-    """Sets the function that shows messages; None brings back the one that prints."""
-    _overridden[:] = [] if render_func is None else [DiagnosticRenderer(render_func)]
+    """Sets the function that shows messages; None brings back the one that prints.
+
+    The renderer is what the global function "diagnostics.OverrideRenderer" returns, which may be registered as well.
+    """
+    if render_func is not None:
+        register_global_func(_OVERRIDE, lambda: DiagnosticRenderer(render_func), override=True)
+    elif get_global_func(_OVERRIDE, allow_missing=True) is not None:
+        remove_global_func(_OVERRIDE)
 
 
 def report(error: ParseError) -> None:
     """Hands a script's error to the renderer that a program has set, before it is raised."""
-    if _overridden:
-        context = DiagnosticContext(None, _overridden[0])
+    renderer = get_renderer()
+    if renderer is not _default:
+        context = DiagnosticContext(None, renderer)
         context.emit(Diagnostic(DiagnosticLevel.ERROR, error.span, error.message or str(error)))
         context.renderer.render(context)
 
