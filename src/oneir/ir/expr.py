@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
 
 from ..runtime.error import InvalidValue, OneIRError, TypeMismatch
+from ..runtime.object import ObjectConvertible
 from . import operators as ops
 from .container import Array
 from .dtype import BOOL, FLOAT32, INT32, INT64, DataType
@@ -166,7 +167,7 @@ class ExprOp:
         raise TypeMismatch(f"the expression `{self}` cannot be iterated over")
 
 
-class EqualOp(ExprOp):
+class EqualOp(ExprOp, ObjectConvertible):
     """`a == b`, not yet decided to be a truth value (are both one expression?) or an expression (`EQ`)."""
 
     __slots__ = ("a", "b")
@@ -191,7 +192,7 @@ class EqualOp(ExprOp):
         return ops.same_expr(a, b)
 
 
-class NotEqualOp(ExprOp):
+class NotEqualOp(ExprOp, ObjectConvertible):
     """`a != b`, not yet decided to be a truth value or an expression (`NE`)."""
 
     __slots__ = ("a", "b")
@@ -284,6 +285,8 @@ def const(value: ExprLike | str, dtype: str | None = None, span: Span | None = N
         if isinstance(value, float):
             return FloatImm(FLOAT32, value, span=span)
         if getattr(value, "dtype", None) is None or getattr(value, "ndim", 0) != 0:
+            if isinstance(value, ObjectConvertible):
+                return const(value.asobject(), None, span)
             raise TypeMismatch(f"expected a number or an expression, found {value!r} of type {type(value).__name__}")
         dtype = str(value.dtype)
     wanted = DataType(dtype)

@@ -5,6 +5,7 @@ Nothing here knows of the compiler.
 
 from __future__ import annotations
 
+from collections.abc import Callable as PackedFunc  # every function can be called by programs
 from typing import Any
 
 from . import container as container  # registers `ffi.Shape`
@@ -17,7 +18,7 @@ from .benchmark import BenchmarkResult
 from .device import Device, cpu, cuda, device, ext_dev, hexagon, metal, opencl, rocm, vpi, vulkan, webgpu
 from .dtype import DataTypeCode, data_type
 from .module import Executable, Module, enabled, load_module, load_static_library, system_lib
-from .object import Object, ShapeTuple, String
+from .object import Object, ObjectConvertible, ShapeTuple, String
 from .object_generic import AsRepr, LoadJSON, SaveJSON, const, convert
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .pool import num_threads, set_num_threads
@@ -44,6 +45,8 @@ __all__ = [
     "Module",
     "NDArray",
     "Object",
+    "ObjectConvertible",
+    "PackedFunc",
     "PrinterConfig",
     "Report",
     "SaveJSON",

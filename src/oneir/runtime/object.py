@@ -13,6 +13,18 @@ class Object:
         return self is other
 
 
+class ObjectConvertible:
+    """Base of values that stand for an object: `convert` takes what `asobject` gives, and so do expressions and
+    statements that are made of such values.
+    """
+
+    __slots__ = ()
+
+    def asobject(self) -> Object:
+        """The object that this stands for."""
+        raise NotImplementedError(f"{type(self).__name__} has no method `asobject`")
+
+
 String = str
 """Strings of programs are Python's."""
 

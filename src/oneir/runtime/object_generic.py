@@ -14,7 +14,7 @@ from typing import Any
 
 from .error import TypeMismatch
 from .hook import Hook
-from .object import Object
+from .object import Object, ObjectConvertible
 
 make_const: Hook[[Any, str | None, Any], Any] = Hook("make_const", "oneir.ir")
 make_array: Hook[[list[Any]], Any] = Hook("make_array", "oneir.ir")
@@ -38,7 +38,7 @@ def convert(value: Any) -> Any:
         return make_array([convert(item) for item in value])
     if isinstance(value, Mapping):
         return {convert(key): convert(item) for key, item in value.items()}
-    if hasattr(value, "asobject"):
+    if isinstance(value, ObjectConvertible):
         return value.asobject()
     if callable(value):
         return value

@@ -13,6 +13,7 @@ from ..ir.node import Node, as_array, attr, binder, child
 from ..ir.visitor import post_order_visit
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.hook import Hook
+from ..runtime.object import ObjectConvertible
 from ..tir.buffer import Buffer, DataProducer
 from ..tir.expr import IterVar, ProducerLoad, expr_array
 from ..tir.stmt import Stmt
@@ -21,7 +22,7 @@ tensor_operator: Hook[[str, Any, Any], Any] = Hook("tensor_operator", "oneir.top
 """What Python's operator of a name ("add", "subtract", "multiply", "divide") makes of tensors, element by element."""
 
 
-class TensorSlice(ExprOp):
+class TensorSlice(ExprOp, ObjectConvertible):
     """A tensor with some indices given; an expression once all are, by its operators or by further indexing."""
 
     __slots__ = ("indices", "tensor")

@@ -18,6 +18,7 @@ from ..ir.container import is_sequence
 from ..ir.dtype import DataType
 from ..ir.expr import Call, PrimExpr, StringImm, Var, as_expr, pointer_to
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..runtime.object import ObjectConvertible
 from .buffer import Buffer, decl_buffer
 from .expr import BufferLoad, IterVar
 from .op import likely
@@ -44,7 +45,7 @@ _KINDS = {
 _INDEX_NAMES = "ijk"
 
 
-class BufferVar:
+class BufferVar(ObjectConvertible):
     """A buffer whose elements are read, and written into the builder's program, by index.
 
     A lone index into a buffer of several dimensions counts elements in row-major order.

@@ -10,8 +10,6 @@ tvm_ffi.get_global_func("my.add")(1, 2)
 
 from __future__ import annotations
 
-from collections.abc import Callable as Function
-
 from ...ir.container import Array, Map
 from ...ir.dtype import DataType as dtype
 from ...ir.structural import get_first_structural_mismatch, structural_equal, structural_hash
@@ -31,6 +29,7 @@ from ...runtime import (
     register_global_func,
     remove_global_func,
 )
+from ...runtime import PackedFunc as Function
 from . import access_path, container, core, error, module, registry, serialization
 from .core import DLDeviceType
 from .error import register_error
