@@ -28,6 +28,7 @@ from . import (
     rpc,
     runtime,
     script,
+    support,
     target,
     te,
     tir,
@@ -58,6 +59,7 @@ from .runtime import (
     webgpu,
 )
 from .runtime.error import OneIRError
+from .support import tvm_wrap_excepthook
 from .version import __version__
 
 __all__ = [
@@ -97,11 +99,13 @@ __all__ = [
     "rpc",
     "runtime",
     "script",
+    "support",
     "target",
     "te",
     "tir",
     "topi",
     "transform",
+    "tvm_wrap_excepthook",
     "vpi",
     "vulkan",
     "webgpu",
