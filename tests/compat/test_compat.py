@@ -30,6 +30,17 @@ def add_one(A: T.Buffer((4,), "float32"), B: T.Buffer[(4,), "float32"]):
             vi = T.axis.spatial(4, i)
             B[vi] = A[vi] + T.float32(1)
 
+import tvm.relax.transform.legalize_ops.manipulate
+from tvm.relax.exec_builder import ExecBuilder
+assert sys.modules["tvm.relax.transform.legalize_ops.manipulate"] is oneir.relax.op.manipulate
+assert ExecBuilder is oneir.relax.ExecBuilder
+try:
+    import tvm.relax.transform.legalize_ops.nothing
+except ModuleNotFoundError as error:
+    assert "OneIR has no module oneir.relax.transform.legalize_ops.nothing" in str(error)
+else:
+    raise AssertionError
+
 print(add_one.script())
 b = np.zeros(4, "float32")
 tvm.build(add_one, target="llvm")["add_one"](np.arange(4, dtype="float32"), b)

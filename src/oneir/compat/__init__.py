@@ -51,7 +51,11 @@ def _own_name(name: str) -> str:
     if root == "tvm_ffi":
         return f"oneir.compat.ffi.{rest}".removesuffix(".")
     below = name.removeprefix("tvm").removeprefix(".")
-    return f"oneir.{_MERGED.get(below, below)}".removesuffix(".")
+    own = f"oneir.{_MERGED.get(below, below)}".removesuffix(".")
+    package, _, last = own.rpartition(".")
+    held = getattr(sys.modules.get(package), last, None)
+    # A package may have, under the published name, a module that stands elsewhere.
+    return held.__name__ if isinstance(held, ModuleType) and held.__name__.startswith("oneir.") else own
 
 
 class _Loader(importlib.abc.Loader):

@@ -9,7 +9,7 @@ import pytest
 from oneir import relax, topi
 from oneir.ir import Op, structural_equal
 from oneir.relax.operator_facts import FLegalize
-from oneir.relax.transform import LegalizeOps
+from oneir.relax.transform import LegalizeOps, legalize_ops
 from oneir.relax.transform.legalize_ops.common import register_legalize
 from oneir.script import ir as I
 from oneir.script import relax as R
@@ -238,3 +238,28 @@ def test_a_legalization_is_stated_for_all() -> None:
         assert "T.sinh" in LegalizeOps()(Before).script()
     finally:
         FLegalize.set(op, known)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "binary.add",
+        "create.full",
+        "datatype.astype",
+        "image.resize2d",
+        "index.strided_slice",
+        "linear_algebra.matmul",
+        "manipulate.concat",
+        "nn.softmax",
+        "qdq.quantize",
+        "search.where",
+        "statistical.mean",
+        "unary.exp",
+        "vision.all_class_non_max_suppression",
+    ],
+)
+def test_the_published_modules_hold_the_legalizations_of_their_families(operator: str) -> None:
+    family, _, name = operator.partition(".")
+    found = getattr(getattr(legalize_ops, family), name)
+    call = f"relax.{operator}" if family in ("image", "nn", "vision") else f"relax.{name}"
+    assert found.op is Op.get(call) and FLegalize.of(found.op) is not None

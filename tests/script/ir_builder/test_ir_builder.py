@@ -176,8 +176,10 @@ def test_a_graph_with_a_condition():
         x = R.arg("x", R.Tensor((4,), "float32"))
         c = R.arg("c", R.Tensor((), "bool"))
         with R.If(c) as value:
-            with R.Then():
+            assert isinstance(value, R.frame.IfFrame) and isinstance(value, R.frame.RelaxFrame)
+            with R.Then() as branch:
                 builder.name("y", R.emit(R.add(x, x)))
+            assert isinstance(branch, R.frame.ThenFrame) and isinstance(branch, R.frame.SeqExprFrame)
             with R.Else():
                 builder.name("y", R.emit(R.multiply(x, x)))
         R.func_ret_value(value.var)

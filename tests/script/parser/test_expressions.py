@@ -156,6 +156,8 @@ def test_members_can_be_used_outside_of_scripts():
     assert_structural_equal(T.float32x4(0), e.Broadcast(e.FloatImm("float32", 0.0), 4))
     assert T.int32().dtype == "int32" and T.var("int8").dtype == "int8"
     assert T.handle("float16", "shared").type_annotation.storage_scope == "shared"
+    assert T.Ptr(T.float32).type_annotation.element_type.dtype == "float32"
+    assert T.Ptr["int8", "shared"].type_annotation.storage_scope == "shared"
     assert T.ptr("int8").dtype == "handle" and T.handle().dtype == "handle"
     buffer = T.Buffer((4, 4), "int8")
     assert buffer.dtype == "int8" and [int(d) for d in buffer.shape] == [4, 4]

@@ -41,6 +41,7 @@ from ..acting import act_in_builders as _act_in_builders
 from . import axis as axis
 from .buffer import buffer as buffer
 from .dtypes import DTypeMember as _DTypeMember
+from .dtypes import Ptr as Ptr
 from .dtypes import buffer_var as buffer_var
 from .dtypes import handle as handle
 from .dtypes import ptr as ptr

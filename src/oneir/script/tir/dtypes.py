@@ -47,6 +47,19 @@ def handle(dtype: Any = None, storage_scope: str = "global", *, is_size_var: boo
     return kind("", pointer_to(dtype_name(dtype), storage_scope))
 
 
+class _PointerAnnotation:
+    """`T.Ptr`: the annotation of a parameter that is a pointer, `T.Ptr(T.float32)` or `T.Ptr[T.float32, "shared"]`."""
+
+    def __call__(self, dtype: Any, storage_scope: str = "global") -> Var:
+        return ptr(dtype, storage_scope)
+
+    def __getitem__(self, keys: Any) -> Var:
+        return self(*keys) if isinstance(keys, tuple) else self(keys)
+
+
+Ptr = _PointerAnnotation()
+
+
 def ptr(dtype: Any, storage_scope: str = "global", is_size_var: bool = False) -> Var:
     """A pointer to elements of a dtype."""
     return handle(dtype, storage_scope, is_size_var=is_size_var)

@@ -4,6 +4,9 @@
 
 Each call is rewritten as its operator's legalization says, and so is what comes out of that, until nothing is left.
 A call whose result's or arguments' shapes are not known stays.
+
+Legalizations are stated where operators are declared; the published modules that hold them (`binary`, `manipulate`,
+...) are the families of `oneir.relax.op`.
 """
 
 from __future__ import annotations
@@ -16,8 +19,45 @@ from ....ir.op import Op
 from ....ir.transform import ModulePass, PassContext
 from ...expr import Call, Expr
 from ...expr_functor import PyExprMutator
+from ...op import (
+    binary,
+    create,
+    datatype,
+    grad,
+    image,
+    index,
+    linear_algebra,
+    manipulate,
+    nn,
+    qdq,
+    search,
+    statistical,
+    unary,
+    vision,
+)
+from ...op import inspect as inspect_op
 from ...operator_facts import CallRewrite, FDataDependent, FLegalize, RequiresArgumentShapes
 from ...struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
+
+__all__ = [
+    "LegalizeOps",
+    "binary",
+    "create",
+    "datatype",
+    "grad",
+    "image",
+    "index",
+    "inspect_op",
+    "is_shape_known",
+    "linear_algebra",
+    "manipulate",
+    "nn",
+    "qdq",
+    "search",
+    "statistical",
+    "unary",
+    "vision",
+]
 
 
 class LegalizeOps(ModulePass):

@@ -1,24 +1,29 @@
-"""`R` of builders: the members of `oneir.script.relax`, which act at once in a builder, and `with R.function():`."""
+"""The frames of graphs: what stands after `with` in a builder of graph functions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ...ir.module import IRModule
-from ...relax.block_builder import BlockBuilder
-from ...relax.expr import If as IfExpr
-from ...relax.expr import SeqExpr, Var, as_graph_expr
-from ...relax.struct_info import StructInfo
-from ...runtime.error import InvalidValue
-from .. import relax as vocabulary
-from ..relax import perform
-from ..relax.note import Frame, Note
-from ..relax.state import FunctionState
-from .base import IRBuilder, IRBuilderFrame
-from .ir import IRModuleFrame, define_function
+from ....ir.module import IRModule
+from ....relax.block_builder import BlockBuilder
+from ....relax.expr import If as IfExpr
+from ....relax.expr import SeqExpr, Var, as_graph_expr
+from ....relax.struct_info import StructInfo
+from ....runtime.error import InvalidValue
+from ...relax.state import FunctionState
+from ..base import IRBuilder, IRBuilderFrame
+from ..ir import IRModuleFrame, define_function
 
 
-class FunctionFrame(IRBuilderFrame):
+class RelaxFrame(IRBuilderFrame):
+    """Base of the frames of graphs."""
+
+
+class SeqExprFrame(RelaxFrame):
+    """Base of those whose body gives a value: functions and branches."""
+
+
+class FunctionFrame(SeqExprFrame):
     """A graph function."""
 
     def __init__(self, is_pure: bool = True, is_private: bool = False):
@@ -45,22 +50,22 @@ class FunctionFrame(IRBuilderFrame):
         define_function(self.builder, state.name, func)
 
 
-class DataflowFrame(IRBuilderFrame):
+class BlockFrame(RelaxFrame):
     """A dataflow block; `output_vars` are seen outside of it, once it has ended."""
 
     output_vars: list[Var]
 
-    def open(self) -> DataflowFrame:
-        _state().begin_dataflow()
+    def open(self) -> BlockFrame:
+        current_state().begin_dataflow()
         return self
 
     def close(self) -> None:
-        state = _state()
+        state = current_state()
         self.output_vars = list(state.outputs or ())
         state.end_dataflow()
 
 
-class IfFrame(IRBuilderFrame):
+class IfFrame(RelaxFrame):
     """A condition; `var` is its value, once it has ended."""
 
     var: Var
@@ -71,11 +76,11 @@ class IfFrame(IRBuilderFrame):
         self.branches: dict[str, tuple[str, SeqExpr, StructInfo]] = {}
 
     def open(self) -> IfFrame:
-        self.condition = _state().builder.normalize_argument(as_graph_expr(self.condition))
+        self.condition = current_state().builder.normalize_argument(as_graph_expr(self.condition))
         return self
 
     def close(self) -> None:
-        state = _state()
+        state = current_state()
         if self.branches.keys() != {"Then", "Else"}:
             raise InvalidValue("R.If holds `with R.Then():` and then `with R.Else():`")
         (name, first, info), (other, second, other_info) = self.branches["Then"], self.branches["Else"]
@@ -88,52 +93,36 @@ class IfFrame(IRBuilderFrame):
         self.var = state.bind(IfExpr(self.condition, first, second), known, name)
 
 
-class BranchFrame(IRBuilderFrame):
-    """A branch of a condition."""
+class _BranchFrame(SeqExprFrame):
+    kind: ClassVar[str]
 
-    def __init__(self, kind: str):
-        super().__init__()
-        self.kind = kind
-
-    def open(self) -> BranchFrame:
+    def open(self) -> _BranchFrame:
         around = self.builder.frames[-1] if self.builder.frames else None
         if not isinstance(around, IfFrame):
             raise InvalidValue(f"R.{self.kind} stands inside of `with R.If(condition):`")
         self.condition = around
-        _state().begin_branch()
+        current_state().begin_branch()
         return self
 
     def close(self) -> None:
-        self.condition.branches[self.kind] = _state().end_branch()
+        self.condition.branches[self.kind] = current_state().end_branch()
 
 
-def function(is_pure: bool = True, is_private: bool = False) -> FunctionFrame:
-    """`with R.function():`"""
-    return FunctionFrame(is_pure, is_private)
+class ThenFrame(_BranchFrame):
+    """What is computed where the condition around it holds."""
+
+    kind = "Then"
 
 
-def _state() -> FunctionState:
+class ElseFrame(_BranchFrame):
+    """What is computed where the condition around it does not hold."""
+
+    kind = "Else"
+
+
+def current_state() -> FunctionState:
+    """What is known of the function that is being built. Raises `InvalidValue` outside of one."""
     frame = IRBuilder.current().find_frame(FunctionFrame)
     if frame is None:
         raise InvalidValue("this belongs to a graph function: write it inside `with R.function():`")
     return frame.state
-
-
-@perform.provide
-def _perform(value: Any) -> Any:
-    """Carries out what a member of `R` gives: facts are stated, bindings made, frames can be entered."""
-    if isinstance(value, Note):
-        return value.apply(_state())
-    if not isinstance(value, Frame):
-        return value
-    if value.kind == "dataflow":
-        return DataflowFrame()
-    return IfFrame(value.condition) if value.kind == "If" else BranchFrame(value.kind)
-
-
-def __getattr__(name: str) -> Any:
-    return getattr(vocabulary, name)
-
-
-def __dir__() -> list[str]:
-    return dir(vocabulary)
