@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Object:
     """Base of nodes, arrays, tensors, targets and compiled modules; one is another only if it is the same object."""
@@ -20,7 +22,7 @@ class ObjectConvertible:
 
     __slots__ = ()
 
-    def asobject(self) -> Object:
+    def asobject(self) -> Any:
         """The object that this stands for."""
         raise NotImplementedError(f"{type(self).__name__} has no method `asobject`")
 
