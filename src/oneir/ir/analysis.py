@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .expr import GlobalVar
-from .module import IRModule
+from .module import BaseFunc, IRModule
 from .visitor import post_order_visit
 
 
@@ -13,7 +13,7 @@ def collect_call_map(module: IRModule) -> dict[GlobalVar, list[GlobalVar]]:
     Each is listed once, in the order of its first use; functions that refer to none have an empty list.
     """
 
-    def callees(func: object) -> list[GlobalVar]:
+    def callees(func: BaseFunc) -> list[GlobalVar]:
         found: dict[GlobalVar, None] = {}
 
         def visit(node: object) -> None:

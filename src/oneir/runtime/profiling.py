@@ -32,7 +32,8 @@ class _Metric(Object):
     key: ClassVar[str]
     """What the number is called in JSON."""
 
-    value: float
+    value: Any
+    """The number: an integer of a `Count`, a float of all others."""
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a {type(self).__name__} is immutable; {name!r} cannot be set")
@@ -70,7 +71,6 @@ class Count(_Metric):
 
     __slots__ = ()
     key = "count"
-    value: int
 
     def __init__(self, count: int):
         object.__setattr__(self, "value", int(count))
@@ -108,7 +108,7 @@ class Ratio(_Metric):
 
 Metric: TypeAlias = Duration | Count | Percent | Ratio | str
 
-_KINDS = {kind.key: kind for kind in (Duration, Count, Percent, Ratio)}
+_KINDS: dict[str, Callable[[Any], Metric]] = {kind.key: kind for kind in (Duration, Count, Percent, Ratio)}
 
 _NAME, _START, _DURATION = "Name", "Start (us)", "Duration (us)"
 # Columns of numbers that a table has first, and those of texts that it has last, where there are any.
@@ -169,8 +169,9 @@ class Report(Object):
         """The lines of a table: its header, the rows, their sums, the whole of each device."""
         rows = self.rows(sort, aggregate)
         if col_sums:
-            sums = _total(self.calls)
-            rows.append({k: v for k, v in sums.items() if isinstance(v, (Duration, Count, Percent))} | {_NAME: "Sum"})
+            sums: dict[str, Metric] = {_NAME: "Sum"}
+            sums |= {k: v for k, v in _total(self.calls).items() if isinstance(v, (Duration, Count, Percent))}
+            rows.append(sums)
         rows += [metrics | {_NAME: "Total", "Device": device} for device, metrics in self.device_metrics.items()]
         found = dict.fromkeys(name for row in rows for name in row if name not in _HIDDEN)
         columns = [*_FIRST[:4], *(name for name in _FIRST[4:] if name in found)]
