@@ -10,7 +10,7 @@ import resource
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,29 +120,36 @@ def _place(value: Any, rng: np.random.Generator) -> tuple[Any, Any]:
         value = inner
 
 
-def survives_alone(attempt: Callable[[], object], folder: Path) -> bool:
-    """Whether an attempt succeeds in a process of its own.
+def outcomes_alone(read: Callable[[], object], copies: Iterable[tuple[Path, bytes | str]], folder: Path) -> set[bool]:
+    """Whether reading succeeds after a file has got each of some contents, in a process that is for this alone.
 
-    It fails the test if it raises any error but ours, dies, hangs, takes much memory, opens a file that is not in this
-    folder, or runs code. What it needs is imported already.
+    It fails the test if reading raises any error but ours, dies, hangs, takes much memory, opens a file that is not in
+    this folder, or runs code. What it needs is imported already. The process is one for all copies, since a fork of
+    one that has imported much takes longer than reading does.
     """
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writer, _report(attempt, folder.resolve()).encode("utf-8", "replace")[:60_000])
-        os._exit(0)
+        try:
+            for report in _reports(read, copies, folder.resolve()):
+                os.write(writer, report.encode("utf-8", "replace")[:60_000] + b"\0")
+        finally:
+            os._exit(0)
     os.close(writer)
     with open(reader, encoding="utf-8") as pipe:
-        report = pipe.read()
-    signalled = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    if report not in ("read", "refused"):
-        pytest.fail(report or f"the process ended by {signal.Signals(-signalled).name}")
-    return report == "read"
+        *reports, rest = pipe.read().split("\0")
+    signalled = -os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    for number, report in enumerate(reports):
+        if report not in ("read", "refused", "over"):
+            pytest.fail(f"copy {number}: {report}")
+    if reports[-1:] != ["over"]:
+        pytest.fail(f"copy {len(reports)}: the process ended by {signal.Signals(signalled).name} {rest}")
+    return {report == "read" for report in reports[:-1]}
 
 
-def _report(attempt: Callable[[], object], folder: Path) -> str:
-    """What becomes of an attempt; this process is for it alone."""
-    watching, seen = True, list[str]()
+def _reports(read: Callable[[], object], copies: Iterable[tuple[Path, bytes | str]], folder: Path) -> Iterator[str]:
+    """What becomes of reading each copy, and "over" behind the last; this process is for it alone."""
+    watching, seen = False, list[str]()
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         if not watching:
@@ -154,20 +161,26 @@ def _report(attempt: Callable[[], object], folder: Path) -> str:
             seen.append(f"{event} {arguments[:1]}")
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process wherever it is
-    signal.alarm(SECONDS)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
     sys.addaudithook(watch)
     try:
-        attempt()
-        report = "read"
-    except OneIRError:
-        report = "refused"
+        for path, content in copies:
+            written(path, content)
+            size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+            resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+            signal.alarm(SECONDS)
+            watching = True
+            try:
+                read()
+                report = "read"
+            except OneIRError:
+                report = "refused"
+            finally:
+                watching = False
+            yield f"what was read did {seen}" if seen else report
+            seen.clear()
+        yield "over"
     except BaseException:
-        watching = False
-        report = traceback.format_exc()
-    watching = False
-    return f"what was read did {seen}" if seen else report
+        yield traceback.format_exc()
 
 
 def survives(attempt: Callable[[], object]) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tokenizers
 import transformers
-from hostile import COPIES, json_mutations, mutations, refused, survives, survives_alone, text_mutations, written
+from hostile import COPIES, json_mutations, mutations, outcomes_alone, refused, survives, text_mutations, written
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from oneir.llm.files.tokenizer import Tokenizer
@@ -424,9 +424,9 @@ def test_mutated_tokenizers_are_read_or_refused(made, tmp_path):
 
     def try_each(name, texts):
         original = (tmp_path / name).read_bytes()
-        for text in texts:
-            written(tmp_path / name, text.encode("utf-8", "replace"))
-            outcomes.add(survives_alone(use, tmp_path))
+        outcomes.update(
+            outcomes_alone(use, ((tmp_path / name, text.encode("utf-8", "replace")) for text in texts), tmp_path)
+        )
         written(tmp_path / name, original)
 
     use()
