@@ -88,7 +88,7 @@ def with_quantized_weights(model: Any, form: str) -> Any:
     """The model with the weights that those of a form are."""
     with torch.no_grad():
         for value in model.parameters():
-            if value.ndim == 2:
+            if value.ndim in (2, 3):  # those of experts have three
                 values = dequantize(quantize(value.numpy(), form), form)
                 value.copy_(torch.from_numpy(values.reshape(tuple(value.shape))))
     return model

@@ -58,9 +58,11 @@ class LLM:
         context: the most tokens of a prompt and its answer; None: as many as the model is for, and the cache holds.
         max_batch_size: how many answers are generated at once; further ones wait.
         activations: what rows become that are multiplied with quantized weights: "int8", or "float32", which gives the
-            tokens of the dequantized weights, and is slower on processors; None: int8 there, float32 on other devices.
-        kv_dtype: the dtype of keys and values in the cache, "float32", "float16" or "int8"; None: float16, or float32
-            where all weights or activations are.
+            tokens of the dequantized weights, and is slower on processors; None: int8 there, and float32 on other
+            devices, whose kernels take nothing else.
+        kv_dtype: the dtype of keys and values in the cache, "float32", "float16" or "int8"; None: float32 for a model
+            that is to be exact, since its weights are float32 or `activations="float32"` was asked for, else float16,
+            which takes half of the memory.
         adapters: folders of low-rank adapters, as peft writes them, by the names that `generate` knows them by.
         draft_tokens: how many tokens to guess from repetitions in the text, which are then checked together; no answer
             changes by them.

@@ -1,6 +1,6 @@
 """Layers whose weights are kept in the forms of `kernels.forms`, and how a model's numbers are kept and multiplied.
 
-    stored(Decoder(config), parts_of, "int8")
+    stored(Decoder(config), parts_of)
 
 Rows of activations that meet digits become int8 in groups of 32, and those that meet bfloat16 become bfloat16, unless a
 model is asked to keep them in float32. Errors of a product with Gaussian rows, root mean square, relative: 5e-3 from
@@ -9,27 +9,23 @@ rows in int8, 2e-3 from rows in bfloat16, none from rows in float32.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from ..ir.expr import const
 from ..relax.frontend import nn
 from ..relax.frontend.nn import op
 from ..runtime.error import InvalidValue
 from ..tir import PrimFunc, decl_buffer
-from .kernels import float_panels, group_quantized, row_forms
-from .kernels.expert_products import expert_products
-from .kernels.forms import PANEL, DigitForm, Form, Shape
-from .kernels.group_quantized import GROUP
-from .kernels.row_forms import RowForm
+from .kernels.forms import Rows
+from .kernels.group_quantized import GROUP, quantize_rows
+from .kernels.kernel_set import Layout
 from .models.experts import ExpertLinear
 
 QUANTIZATIONS = ("q4_0", "q8_0", "f16", "bf16", "f32")
 ACTIVATIONS = ("int8", "float32")
 KV_DTYPES = ("float32", "float16", "int8")
-Rows = Literal["float32", "bfloat16"] | int
-"""What rows become before a product: floats, or int8 with sums of so many neighbours."""
 _Model = TypeVar("_Model", bound=nn.Module)
 
 
@@ -41,10 +37,12 @@ class Precision:
     """The form of all weights of layers; None: that of the file."""
     activations: str | None = None
     """What rows become that meet weights of digits: "int8", or "float32", which is exact and slower. With "int8", those
-    that meet bfloat16 become bfloat16. None: int8 on processors, float32 elsewhere."""
+    that meet bfloat16 become bfloat16. None: what the kernels of the target take best, which is int8 on processors, and
+    float32 elsewhere, where it is all they take."""
     kv_dtype: str | None = None
-    """The dtype of keys and values in pages; None: float16, or float32 where weights or activations are. In int8, each
-    head of a position has a scale for its key and one for its value."""
+    """The dtype of keys and values in pages; None: float32 for a model that is to be exact, since all of its weights
+    are float32 or `activations` asks for it, else float16. In int8, each head of a position has a scale for its key and
+    one for its value."""
 
     def __post_init__(self) -> None:
         known = {
@@ -59,86 +57,51 @@ class Precision:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of a layer's weight that have one form, and the tensors of the file that they are in, in this order."""
+    """Rows of a layer's weight that lie in one way, and the tensors of the file that they are in, in this order."""
 
-    form: Form
+    layout: Layout
     rows: int
     sources: Sequence[str]
+
+
+PartsOf = Callable[[str, int, int, int], Sequence[Part]]
+"""Gives the parts of a weight `(name, n, k, experts)`; none for one that stays as it is. A weight of experts is
+(experts * n, k); `experts` is 0 for other weights."""
 
 
 class Weight(nn.Module):
     """A weight (rows, k) in a form. Its parameters are the arrays of the form."""
 
-    def __init__(self, part: Part, k: int, activations: str):
-        self.part, self.k = part, k
-        form = part.form
-        self.layout: Form | RowForm = form
-        """How its arrays lie."""
-        self.activations: Rows = "float32"
-        if activations == "int8" and isinstance(form, DigitForm):
-            self.activations = form.group
-        elif activations == "int8" and form.name == "BF16":
-            self.activations = "bfloat16"
-        """What rows become that meet it."""
-        self.in_words = isinstance(self.activations, str)
-        kinds = float_panels.word_parameters(form, part.rows, k) if self.in_words else form.parameters(part.rows, k)
-        self._declare(kinds)
-
-    def _declare(self, kinds: Mapping[str, tuple[Shape, str]]) -> None:
-        for name, (shape, dtype) in kinds.items():
+    def __init__(self, part: Part, k: int):
+        self.part, self.k, self.name = part, k, part.layout.form.name.lower()
+        self.kinds = part.layout.parameters(part.rows, k)
+        for name, (shape, dtype) in self.kinds.items():
             setattr(self, name, nn.Parameter(shape, dtype))
-        self.arrays = list(kinds)
+
+    @property
+    def arrays(self) -> list[nn.Tensor]:
+        """Its parameters, as kernels take them."""
+        return [getattr(self, name) for name in self.kinds]
 
     def project(self, rows: Sequence[nn.Tensor]) -> nn.Tensor:
-        """rows @ weight.T, of rows as `rows_of` gives them for `activations`."""
-        form, n = self.part.form, self.part.rows
-        arrays = [getattr(self, name) for name in self.arrays]
-        if isinstance(self.activations, str):
-            func = float_panels.product(form, n, self.k, self.activations)
-        else:
-            assert isinstance(form, DigitForm)
-            func = group_quantized.product(form, n, self.k)
-        m = rows[0].shape[0]
+        """rows @ weight.T, of rows as `rows_of` gives them for the layout."""
+        n, m = self.part.rows, rows[0].shape[0]
+        func = _for_rows(self.part.layout.product(n, self.k), m)
         out = nn.Tensor.placeholder((m, n), "float32")
-        return op.tensor_ir_op(_for_rows(func, m), f"{form.name.lower()}_product", [*rows, *arrays], out)
+        return op.tensor_ir_op(func, f"{self.name}_product", [*rows, *self.arrays], out)
 
     def of_experts(self, x: nn.Tensor, experts: nn.Tensor, count: int) -> nn.Tensor:
         """The products of rows (m, k) with those of `count` parts of this weight that are their experts (m, chosen)."""
-        form, n = self.part.form, self.part.rows // count
-        arrays = [getattr(self, name) for name in self.arrays]
+        n = self.part.rows // count
+        func = self.part.layout.expert_products(count, n, self.k)
         out = nn.Tensor.placeholder((*experts.shape, n), "float32")
-        func = expert_products(form, count, n, self.k)
-        return op.tensor_ir_op(func, f"{form.name.lower()}_expert_products", [x, experts, *arrays], out)
+        return op.tensor_ir_op(func, f"{self.name}_expert_products", [x, experts, *self.arrays], out)
 
     def take(self, numbers: nn.Tensor) -> nn.Tensor:
         """The rows of these numbers (m,), float32 (m, k)."""
-        func = float_panels.take_rows(self.part.form, self.part.rows, self.k, self.in_words)
+        func = self.part.layout.take_rows(self.part.rows, self.k)
         out = nn.Tensor.placeholder((numbers.shape[0], self.k), "float32")
-        arrays = [getattr(self, name) for name in self.arrays]
-        return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_take", [numbers, *arrays], out)
-
-
-class RowWeight(Weight):
-    """A weight for devices with threads, whose arrays lie row by row; rows that meet it stay floats."""
-
-    def __init__(self, part: Part, k: int):
-        self.part, self.k = part, k
-        self.layout = RowForm(part.form)
-        self.activations, self.in_words = "float32", False
-        self._declare(self.layout.parameters(part.rows, k))
-
-    def project(self, rows: Sequence[nn.Tensor]) -> nn.Tensor:
-        (x,), n, m = rows, self.part.rows, rows[0].shape[0]
-        func = _for_rows(row_forms.product(self.layout, n, self.k), m)
-        out = nn.Tensor.placeholder((m, n), "float32")
-        arrays = [getattr(self, name) for name in self.arrays]
-        return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_product", [x, *arrays], out)
-
-    def take(self, numbers: nn.Tensor) -> nn.Tensor:
-        func = row_forms.take_rows(self.layout, self.part.rows, self.k)
-        out = nn.Tensor.placeholder((numbers.shape[0], self.k), "float32")
-        arrays = [getattr(self, name) for name in self.arrays]
-        return op.tensor_ir_op(func, f"{self.part.form.name.lower()}_take", [numbers, *arrays], out)
+        return op.tensor_ir_op(func, f"{self.name}_take", [numbers, *self.arrays], out)
 
 
 def _for_rows(func: PrimFunc, m: Any) -> PrimFunc:
@@ -158,7 +121,7 @@ def rows_of(x: nn.Tensor, k: int, kind: Rows) -> list[nn.Tensor]:
     m, groups = x.shape[0], k // GROUP
     out = [nn.Tensor.placeholder((m, groups, *shape), dtype) for shape, dtype in kinds.items()]
     out.append(nn.Tensor.placeholder((m, k // kind), "int32"))
-    return op.tensor_ir_op(group_quantized.quantize_rows(k, kind), "quantize_rows", [x], out)
+    return op.tensor_ir_op(quantize_rows(k, kind), "quantize_rows", [x], out)
 
 
 class StoredLayer(nn.Module):
@@ -171,9 +134,9 @@ class StoredLayer(nn.Module):
     def project(self, x: nn.Tensor) -> nn.Tensor:
         """x @ weight.T + bias"""
         weights = [weight for weight in self.weights if isinstance(weight, Weight)]
-        kinds: dict[Rows, None] = {weight.activations: None for weight in weights}
+        kinds: dict[Rows, None] = {weight.part.layout.rows: None for weight in weights}
         rows = {kind: rows_of(x, self.k, kind) for kind in kinds}
-        products = [weight.project(rows[weight.activations]) for weight in weights]
+        products = [weight.project(rows[weight.part.layout.rows]) for weight in weights]
         y = products[0] if len(products) == 1 else op.concat(products, 1)
         return y if self.bias is None else y + self.bias
 
@@ -198,7 +161,7 @@ class StoredExperts(StoredLayer):
     """What `ExpertLinear` computes; the weights of experts lie one below the other. Rows stay floats."""
 
     def __init__(self, part: Part, count: int, k: int):
-        super().__init__([Weight(part, k, "float32")], k)
+        super().__init__([Weight(part, k)], k)
         self.count = count
 
     def forward(self, x: nn.Tensor, experts: nn.Tensor) -> nn.Tensor:
@@ -208,31 +171,24 @@ class StoredExperts(StoredLayer):
 
 
 class _Store(nn.Mutator):
-    def __init__(self, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str, threads: bool):
-        self.parts_of, self.activations, self.threads = parts_of, activations, threads
-
-    def weights_of(self, parts: Sequence[Part], k: int) -> list[Weight]:
-        return [RowWeight(part, k) if self.threads else Weight(part, k, self.activations) for part in parts]
+    def __init__(self, parts_of: PartsOf):
+        self.parts_of = parts_of
 
     def visit_module(self, name: str, node: nn.Module) -> Any:
         if isinstance(node, nn.Embedding):
-            parts = self.parts_of(name, node.num, node.dim)
-            return StoredEmbedding(self.weights_of(parts, node.dim), node.dim) if len(parts) == 1 else node
+            parts = self.parts_of(name, node.num, node.dim, 0)
+            return StoredEmbedding([Weight(parts[0], node.dim)], node.dim) if len(parts) == 1 else node
         if isinstance(node, nn.Linear):
-            parts = self.parts_of(name, node.out_features, node.in_features)
-            weights = self.weights_of(parts, node.in_features)
-            return StoredLinear(weights, node.in_features, node.bias) if parts else node
-        if isinstance(node, ExpertLinear) and not self.threads:
-            parts = self.parts_of(name, node.count * node.n, node.k) if node.n % PANEL == 0 else ()
+            parts, k = self.parts_of(name, node.out_features, node.in_features, 0), node.in_features
+            return StoredLinear([Weight(part, k) for part in parts], k, node.bias) if parts else node
+        if isinstance(node, ExpertLinear):
+            parts = self.parts_of(name, node.n, node.k, node.count)
             return StoredExperts(parts[0], node.count, node.k) if len(parts) == 1 else node
         return super().visit_module(name, node)
 
 
-def stored(
-    model: _Model, parts_of: Callable[[str, int, int], Sequence[Part]], activations: str, threads: bool = False
-) -> _Model:
-    """The model with linear layers, embeddings and experts that keep their weights (n, k) in the parts
-    `parts_of(name, n, k)`; those without parts stay as they are. `n` of experts is that of all of them.
-    With `threads`, weights lie as `RowWeight` has them, and experts stay floats.
+def stored(model: _Model, parts_of: PartsOf) -> _Model:
+    """The model with linear layers, embeddings and experts that keep their weights in parts; those without parts stay
+    as they are.
     """
-    return _Store(parts_of, activations, threads).visit("", model)
+    return _Store(parts_of).visit("", model)

@@ -216,7 +216,7 @@ def test_halves_stay_as_they_are_stored(dtype: str, tmp_path: Path) -> None:
     model.to(getattr(torch, dtype)).save_pretrained(tmp_path)
     runner, checkpoint, _ = load_runner(tmp_path, max_batch_size=4, activations="float32")
     kept = model_with_weights(checkpoint, Precision())
-    forms = {weight.part.form.name for name, weight in kept.named_attributes(Weight) if "proj.weights" in name}
+    forms = {weight.part.layout.form.name for name, weight in kept.named_attributes(Weight) if "proj.weights" in name}
     assert forms == {"F16" if dtype == "float16" else "BF16"}
     expected_tokens = [greedy(model.float(), prompt, TOKENS) for prompt in prompts()]
     assert continued(runner, prompts(), TOKENS) == expected_tokens

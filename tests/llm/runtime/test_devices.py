@@ -31,6 +31,7 @@ GEMMA2: dict[str, Any] = {
     "attn_logit_softcapping": 2.0,
     "final_logit_softcapping": 30.0,
 }
+MIXTRAL: dict[str, Any] = {"head_dim": 32, "num_local_experts": 5, "num_experts_per_tok": 2}
 GEMMA3: dict[str, Any] = {
     "head_dim": 32,
     "sliding_window": 20,
@@ -46,6 +47,7 @@ GEMMA3: dict[str, Any] = {
         pytest.param("opencl", "LlamaConfig", LLAMA | {"tie_word_embeddings": True}, "q4_0", marks=needs_opencl),
         pytest.param("opencl", "Gemma2Config", GEMMA2, "q8_0", marks=needs_opencl),
         pytest.param("opencl", "Gemma3TextConfig", GEMMA3, None, marks=needs_opencl),
+        pytest.param("opencl", "MixtralConfig", MIXTRAL, "q4_0", marks=needs_opencl),
         pytest.param("cuda", "Qwen3Config", QWEN3, "q4_0", marks=needs_compiler),
     ],
 )

@@ -102,7 +102,9 @@ def test_parts_of_a_layer_with_one_format_are_one_weight(tmp_path: Path) -> None
     path = write_llama(tmp_path / "mixed.gguf", MIXED)
     _, checkpoint, _ = load_runner(path, max_batch_size=1)
     model = model_with_weights(checkpoint, Precision())
-    found = {name: (w.part.form.name, w.part.rows) for name, w in model.named_attributes(Weight) if "layers.1" in name}
+    found = {
+        name: (w.part.layout.form.name, w.part.rows) for name, w in model.named_attributes(Weight) if "layers.1" in name
+    }
     assert found == {
         "model.layers.1.self_attn.qkv_proj.weights.0": ("Q4_K", HIDDEN + KV),
         "model.layers.1.self_attn.qkv_proj.weights.1": ("Q6_K", KV),

@@ -184,13 +184,15 @@ def paged_attention(
     dtype: str = "float32",
     cap: float | None = None,
     sinks: bool = False,
+    one: bool = False,
 ) -> PrimFunc:
     """softmax(scale * q @ k) @ v of each query over the positions of its sequence up to its own.
 
     The parameters are queries (m, heads, head_dim) float32, positions and sequences (m,), `starts` and `table`, the
     tensors of pages and scales, scores of sinks (heads,), and the result, like the queries; the layer is a variable.
     With a `window`, only so many positions are attended to, the query's own among them; with a `cap`, scores are
-    `cap * tanh(score / cap)`; with `sinks`, softmax has one score more for each head, which has no value.
+    `cap * tanh(score / cap)`; with `sinks`, softmax has one score more for each head, which has no value. With `one`,
+    m is 1.
     """
     group = heads // kv_heads
     H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
@@ -198,7 +200,7 @@ def paged_attention(
     VL, VD = (T.int64(x) for x in (lanes, head_dim // lanes))
     reach, quantized = T.int64(window or 1 << 40), dtype == "int8"
     factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0
-    block = max(1, 2 * ROWS // group)
+    block = 1 if one else max(1, 2 * ROWS // group)
     TB, in_blocks = T.int64(block), block > 1
     of_one, of_block = (_tiles(tokens * group, head_dim) for tokens in (1, block))
 

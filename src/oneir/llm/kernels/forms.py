@@ -35,6 +35,8 @@ PANEL, VECTORS, LANES = 32, 2, 16
 BLOCK, SUPERBLOCK = 32, 256
 """Weights along the sum whose digits lie together, and those that share a float16 where scales are integers."""
 Shape = tuple[int, ...]
+Rows = Literal["float32", "bfloat16"] | int
+"""What rows become before a product: floats, or int8 with sums of so many neighbours."""
 At = Callable[[str, Any], Any]
 """Gives the element of an array of that name for a group of weights."""
 

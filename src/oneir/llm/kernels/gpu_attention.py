@@ -141,10 +141,10 @@ def paged_attention(
 ) -> PrimFunc:
     """What `attention.paged_attention` computes, for pages of floats.
 
-    A block of threads has the queries of some heads, which share keys, and of neighbouring tokens of a sequence; with
-    `one`, there is only one token. It meets `THREADS` positions at a time: each thread has the scores of one of them,
-    and then sums of one element of a head. Few tokens do not keep a device busy, so several blocks share the positions
-    of a sequence, and a second kernel adds up what they found.
+    A block of threads has the queries of some heads, which share keys, and of neighbouring tokens of a sequence. It
+    meets `THREADS` positions at a time: each thread has the scores of one of them, and then sums of one element of a
+    head. Few tokens do not keep a device busy, so several blocks share the positions of a sequence, and a second kernel
+    adds up what they found.
     """
     group = heads // kv_heads
     rows_of_token = 1

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,14 +22,16 @@ from ...script.ir_builder import IRBuilder
 from ...script.ir_builder import tir as T
 from ...tir import PrimFunc
 from ..files.blocks import digits_of
-from .forms import BLOCK, SUPERBLOCK, DigitForm, FloatForm, Form, MicroscaledForm, Shape, check_multiple
+from .forms import BLOCK, SUPERBLOCK, DigitForm, FloatForm, Form, MicroscaledForm, Rows, Shape, check_multiple
 
 
 @dataclass(frozen=True)
 class RowForm:
-    """A form whose arrays lie row by row."""
+    """A form whose arrays lie row by row; rows that meet it stay floats."""
 
     form: Form
+    rows: ClassVar[Rows] = "float32"
+    panel: ClassVar = 1
 
     def parameters(self, n: int, k: int) -> dict[str, tuple[Shape, str]]:
         """Shape and dtype of each array of a weight. Raises `ShapeMismatch` for a sum that is no whole groups."""
@@ -75,6 +77,22 @@ class RowForm:
                 arrays[name] = getattr(digits, name).astype(numpy_dtype(dtype), copy=False).reshape(shape)
         return arrays
 
+    def product(self, n: int, k: int) -> PrimFunc:
+        """x @ weight.T: parameters are rows (m, k) float32, the arrays of the weight, and the result (m, n) float32."""
+        return _product(self, n, k)
+
+    def take_rows(self, n: int, k: int) -> PrimFunc:
+        """Rows of a weight as float32 (m, k): those of the numbers (m,) int32, of the arrays of the weight."""
+        return _take_rows(self, n, k)
+
+    def expert_products(self, count: int, n: int, k: int) -> PrimFunc:
+        """Of each row (m, k) float32, the products with the weights (n, k) of its experts (m, chosen) int32.
+
+        The other parameters are the arrays of the weight (count * n, k), and the result (m, chosen, n) float32. Experts
+        that are not there stand for the nearest one.
+        """
+        return _expert_products(self, count, n, k)
+
 
 def _words(digits: np.ndarray, bits: int, n: int) -> np.ndarray:
     """Digits of rows as words, the first in the lowest bits."""
@@ -89,8 +107,7 @@ def _widened(weight: Any, row: Any, k: Any) -> Any:
 
 
 @functools.lru_cache(256)
-def product(layout: RowForm, n: int, k: int) -> PrimFunc:
-    """x @ weight.T: the parameters are rows (m, k) float32, the arrays of the weight, and the result (m, n) float32."""
+def _product(layout: RowForm, n: int, k: int) -> PrimFunc:
     with IRBuilder() as builder, T.prim_func(is_private=True):
         T.func_name("row_product")
         T.func_attr({"tir.noalias": True})
@@ -115,8 +132,7 @@ def product(layout: RowForm, n: int, k: int) -> PrimFunc:
 
 
 @functools.lru_cache(256)
-def take_rows(layout: RowForm, n: int, k: int) -> PrimFunc:
-    """Rows of a weight as float32 (m, k): those of the numbers (m,) int32, of the arrays of the weight."""
+def _take_rows(layout: RowForm, n: int, k: int) -> PrimFunc:
     with IRBuilder() as builder, T.prim_func(is_private=True):
         T.func_name("take_rows")
         T.func_attr({"tir.noalias": True})
@@ -129,4 +145,26 @@ def take_rows(layout: RowForm, n: int, k: int) -> PrimFunc:
         with T.grid(m, ST.int64(k)) as loops, T.block("take"):
             r, j = T.axis.remap("SS", list(loops))
             T.buffer_store(Y, layout.value(parts, T.Cast("int64", number[r]), j), [r, j])
+    return builder.get()
+
+
+@functools.lru_cache(256)
+def _expert_products(layout: RowForm, count: int, n: int, k: int) -> PrimFunc:
+    with IRBuilder() as builder, T.prim_func(is_private=True):
+        T.func_name("expert_products")
+        T.func_attr({"tir.noalias": True})
+        m, chosen = builder.name("m", ST.int64()), builder.name("chosen", ST.int64())
+        rows, experts = T.arg("rows", T.handle()), T.arg("experts", T.handle())
+        parts = {name: T.arg(name, T.Buffer(*kind)) for name, kind in layout.parameters(count * n, k).items()}
+        result = T.arg("result", T.handle())
+        X = builder.name("X", T.match_buffer(rows, (m, ST.int64(k)), "float32"))
+        E = builder.name("E", T.match_buffer(experts, (m, chosen), "int32"))
+        Y = builder.name("Y", T.match_buffer(result, (m, chosen, ST.int64(n)), "float32"))
+        with T.grid(m, chosen, ST.int64(n), ST.int64(k)) as loops, T.block("total"):
+            r, e, i, j = T.axis.remap("SSSR", list(loops))
+            with T.init():
+                T.buffer_store(Y, T.float32(0), [r, e, i])
+            expert = T.max(T.min(T.Cast("int64", E[r, e]), ST.int64(count - 1)), ST.int64(0))
+            value = layout.value(parts, expert * n + i, j)
+            T.buffer_store(Y, Y[r, e, i] + X[r, j] * value, [r, e, i])
     return builder.get()

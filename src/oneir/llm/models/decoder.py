@@ -16,7 +16,7 @@ from ...ir.expr import const
 from ...relax.frontend import nn
 from ...relax.frontend.nn import op
 from ...runtime.error import InvalidValue
-from ..kernels import attention, gpu_attention
+from ..kernels.kernel_set import KernelSet
 from .model import FileModel
 from .rotary import rotary_frequencies
 
@@ -184,8 +184,7 @@ class Cache:
     """The pages of a step, and which tokens of which sequences it computes, while a model is exported.
 
     `positions` and `sequences` say of each token where it is, `starts` and `table` where the pages of a sequence are,
-    and `lengths` how many tokens it has, those of later steps included. Pages of int8 have `scales`. `threads`: for
-    devices with blocks of threads.
+    and `lengths` how many tokens it has, those of later steps included. Pages of int8 have `scales`.
     """
 
     def __init__(
@@ -198,9 +197,9 @@ class Cache:
         table: nn.Tensor,
         lengths: nn.Tensor,
         scales: nn.Tensor | None,
-        threads: bool,
+        kernels: KernelSet,
     ):
-        self.threads = threads
+        self.kernels = kernels
         self.pages = [keys, values] if scales is None else [keys, values, scales]
         self.places, self.lengths = [positions, sequences, starts, table], lengths
 
@@ -223,8 +222,7 @@ class Cache:
         """
         m, width, head_dim = qkv.shape
         kv_heads = (width - heads) // 2
-        kernels = gpu_attention if self.threads else attention
-        store = kernels.rotate_and_store(
+        store = self.kernels.rotate_and_store(
             heads,
             kv_heads,
             head_dim,
@@ -244,18 +242,12 @@ class Cache:
             [-1, *range(len(given), len(given) + len(self.pages))],
             [queries, *self.pages],
         )
-        dtype, sunk = self.pages[0].dtype, [] if sinks is None else [sinks]
-        facts = heads, kv_heads, head_dim, scale, window, dtype, cap, sinks is not None
-        if self.threads:
-            kernel = gpu_attention.paged_attention(*facts, one=m == 1)
-        else:
-            kernel = attention.paged_attention(*facts)
-        return op.tensor_ir_op(
-            kernel,
-            "paged_attention",
-            [q, *self.places, *self.pages, *sunk, const(layer, "int64")],
-            queries,
+        sunk = [] if sinks is None else [sinks]
+        kernel = self.kernels.paged_attention(
+            heads, kv_heads, head_dim, scale, window, self.pages[0].dtype, cap, sinks is not None, one=m == 1
         )
+        given = [q, *self.places, *self.pages, *sunk, const(layer, "int64")]
+        return op.tensor_ir_op(kernel, "paged_attention", given, queries)
 
 
 class Attention(nn.Module):
@@ -385,7 +377,7 @@ class Decoder(FileModel):
         generate, their states (n, hidden_size); `scales` belong to pages of int8, `adapters` (b,) are those of the
         sequences.
         """
-        cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales, self.threads)
+        cache = Cache(keys, values, positions, sequences, starts, table, lengths, scales, self.kernels)
         if self.chosen is not None and adapters is not None:
             self.chosen.numbers = op.take(adapters, sequences, axis=0)
         x = self.run_layers(self.embed(tokens, positions), cache)

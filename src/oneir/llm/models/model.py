@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ...relax.frontend import nn
+from ..kernels.kernel_set import PROCESSORS, KernelSet
 
 
 class FileModel(nn.Module):
@@ -15,8 +16,8 @@ class FileModel(nn.Module):
 
     generates = False
     """Whether it gives the logits of what may come next, and not the states of tokens."""
-    threads = False
-    """Whether it is for devices with blocks of threads, which have kernels and an order of weights of their own."""
+    kernels: KernelSet = PROCESSORS
+    """What it is exported with, which is the target's."""
     fused: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Layers that are one here, and in files those of these names, one after the other."""
     prefixes: ClassVar[Sequence[str]] = ()

@@ -12,6 +12,7 @@ from ..engine.runner import Runner
 from ..files.adapter import Adapter
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
+from ..kernels.kernel_set import KernelSet, kernels_for
 from ..models.decoder import DecoderConfig
 from ..quantization import Precision
 from .embedder import load_embedder, pooling_of
@@ -87,10 +88,9 @@ def runner_of(
     where: Device | None = None,
 ) -> tuple[ModelRunner, DecoderConfig]:
     """The model of a checkpoint, for steps of up to `max_batch_size` sequences of `context` tokens."""
-    threads = "gpu" in target.keys
-    if threads:
-        _check_threads(precision, target)
-    model = model_with_weights(checkpoint, precision, adapters, threads)
+    kernels = kernels_for(target)
+    _check_precision(precision, kernels, target)
+    model = model_with_weights(checkpoint, precision, adapters, kernels)
     config = model.config
     positions = min(context or min(config.context, USUAL_CONTEXT), config.context)
     program = program_of(checkpoint, model, precision, target, steps_of(model, precision), adapters)
@@ -104,8 +104,14 @@ def _target_of(where: Device) -> Target:
     return Target("llvm") if where == cpu() else Target.from_device(where)
 
 
-def _check_threads(precision: Precision, target: Target) -> None:
-    """Raises `UnsupportedError` for forms of numbers that only processors' kernels take."""
-    for name, value in (("activations", precision.activations), ("kv_dtype", precision.kv_dtype)):
-        if value == "int8":
-            raise UnsupportedError(f"{name}='int8' is for processors; leave it out for a model on {target.kind.name}")
+def _check_precision(precision: Precision, kernels: KernelSet, target: Target) -> None:
+    """Raises `UnsupportedError` for forms of numbers that a target's kernels do not take."""
+    asked = {
+        "activations": (precision.activations, kernels.activations),
+        "kv_dtype": (precision.kv_dtype, kernels.kv_dtypes),
+    }
+    for name, (value, known) in asked.items():
+        if value is not None and value not in known:
+            raise UnsupportedError(
+                f"{name}={value!r} is for processors; leave it out for a model on {target.kind.name}"
+            )

@@ -27,6 +27,7 @@ from ..files.adapter import Adapter
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
 from ..kernels.fuse_quantize_rows import FuseQuantizeRows
+from ..kernels.kernel_set import PROCESSORS, KernelSet
 from ..models import model_of
 from ..models.adapters import adapt
 from ..models.decoder import Decoder
@@ -106,18 +107,15 @@ def _write_apart(
 
 
 def model_with_weights(
-    checkpoint: Checkpoint, precision: Precision, adapters: Sequence[Adapter] = (), threads: bool = False
+    checkpoint: Checkpoint, precision: Precision, adapters: Sequence[Adapter] = (), kernels: KernelSet = PROCESSORS
 ) -> Decoder:
-    """The model of a file that generates, whose layers keep their weights as the file has them or as is asked for.
-
-    `threads`: for devices with blocks of threads.
-    """
+    """The model of a file that generates, whose layers keep their weights as the file has them or as is asked for."""
     model = model_of(checkpoint.config)
     if not isinstance(model, Decoder):
         raise UnsupportedError(
             f"{checkpoint.path}: models of the type {checkpoint.config['model_type']!r} give embeddings, and no text"
         )
-    model.threads = threads
+    model.kernels = kernels
     adapt(model, adapters)
     return with_stored_weights(model, checkpoint, precision)
 
@@ -131,7 +129,7 @@ def page_dtype(model: Decoder, precision: Precision) -> str:
 
 def _keeps_forms(model: Decoder) -> bool:
     """Whether layers keep their weights in forms of less than 32 bits."""
-    return any(weight.part.form.name != "F32" for _, weight in model.named_attributes(Weight))
+    return any(weight.part.layout.form.name != "F32" for _, weight in model.named_attributes(Weight))
 
 
 def _files(paths: Sequence[Path]) -> dict[Path, os.stat_result]:
@@ -192,10 +190,10 @@ def _in_file(values: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> dict[s
 
 
 def steps_of(model: Decoder, precision: Precision) -> Steps:
-    """`step` for any number of tokens, and `decode` for one, if weights lie in the same order for both."""
+    """`step` for any number of tokens, and `decode` for one, if weights lie in a form, so in one order for both."""
     dtype = page_dtype(model, precision)
     steps = {"step": _spec(model, dtype, "m", "b", "n")}
-    if model.threads or _keeps_forms(model):
+    if any(model.named_attributes(Weight)):
         steps["decode"] = _spec(model, dtype, 1, 1, 1)
     return steps
 

@@ -78,7 +78,7 @@ def _quantized(checkpoint: Checkpoint, precision: Precision) -> dict[str, bool]:
     model = with_stored_weights(model_of(checkpoint.config), checkpoint, precision)
     found: dict[str, bool] = {}
     for layer, weight in model.named_attributes(Weight):
-        if not isinstance(weight, Weight) or not isinstance(weight.part.form, DigitForm):
+        if not isinstance(weight, Weight) or not isinstance(weight.part.layout.form, DigitForm):
             raise InvalidValue(f"expected a form of 4 or 8 bits, q4_0 or q8_0, found {precision.quantization!r}")
         transposed = model.is_transposed(f"{layer.rpartition('.weights.')[0]}.weight")
         found |= {source: transposed for source in weight.part.sources if len(checkpoint.shape(source)) == 2}

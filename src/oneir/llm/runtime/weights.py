@@ -13,14 +13,12 @@ from ...runtime.error import InvalidValue, ShapeMismatch
 from ...runtime.mapped import release
 from ..files.blocks import quantize
 from ..files.checkpoint import Checkpoint
-from ..kernels.forms import FORMS, PANEL, FloatForm, Form
-from ..kernels.row_forms import RowForm
+from ..kernels.forms import FloatForm
+from ..kernels.kernel_set import Layout
 from ..models.model import FileModel
 from ..quantization import Part, Precision, Weight, stored
 
 _Model = TypeVar("_Model", bound=FileModel)
-_ROW_FORMS = {"F32": FloatForm("F32", "float32"), **FORMS}
-"""The forms of weights that lie row by row."""
 _PACKED = 1 << 21
 """Weights that are packed at a time: what packing needs besides stays in the cache, and small beside a model."""
 
@@ -28,29 +26,36 @@ _PACKED = 1 << 21
 def with_stored_weights(model: _Model, checkpoint: Checkpoint, precision: Precision) -> _Model:
     """The model whose layers keep their weights as the file has them, or as is asked for.
 
-    A layer stays one of float32 where the file's format has no form, and where sizes are no whole panels, or no whole
-    groups where weights lie row by row.
+    A layer stays one of float32 where the model's kernels have no form for the file's format, and where sizes are no
+    whole panels or groups. Rows of experts stay floats.
     """
-    forms = _ROW_FORMS if model.threads else FORMS
+    kernels = model.kernels
+    activations = precision.activations or kernels.activations[0]
 
-    def parts_of(layer: str, n: int, k: int) -> list[Part]:
+    def parts_of(layer: str, n: int, k: int, experts: int) -> list[Part]:
+        kind, of_all = "float32" if experts else activations, n * (experts or 1)
         sources = sources_of(model, checkpoint, f"{layer}.weight")
         if precision.quantization is not None:
-            parts = [(precision.quantization.upper(), n, sources)]
+            parts = [(precision.quantization.upper(), of_all, sources)]
         else:
-            rows = {source: checkpoint.shape(source)[0] for source in sources} if len(sources) > 1 else {sources[0]: n}
-            _check_shape(checkpoint, f"{layer}.weight", [sum(rows.values()), k], [n, k])
+            rows = (
+                {source: checkpoint.shape(source)[0] for source in sources}
+                if len(sources) > 1
+                else {sources[0]: of_all}
+            )
+            _check_shape(checkpoint, f"{layer}.weight", [sum(rows.values()), k], [of_all, k])
             runs = itertools.groupby(sources, checkpoint.format)
             parts = [(name, sum(rows[s] for s in run), run) for name, run in ((name, [*run]) for name, run in runs)]
-        found = [Part(forms[name], rows, run) for name, rows, run in parts if name in forms]
-        layouts = [RowForm(part.form) if model.threads else part.form for part in found]
-        fit = all(_fits(layout, part.rows, k) for layout, part in zip(layouts, found, strict=True))
-        return found if fit and len(found) == len(parts) else []
+        if any(name not in kernels.forms for name, _, _ in parts):
+            return []
+        found = [Part(kernels.layout(kernels.forms[name], kind), rows, run) for name, rows, run in parts]
+        fit = all(_fits(part.layout, part.rows // (experts or 1), k) for part in found)
+        return found if fit else []
 
-    return stored(model, parts_of, precision.activations or "int8", model.threads)
+    return stored(model, parts_of)
 
 
-def _fits(layout: Form | RowForm, n: int, k: int) -> bool:
+def _fits(layout: Layout, n: int, k: int) -> bool:
     try:
         layout.parameters(n, k)
     except ShapeMismatch:
@@ -63,7 +68,7 @@ def parameters_of(model: FileModel, checkpoint: Checkpoint) -> Iterator[tuple[st
     weights = dict(model.named_attributes(Weight))
     for layer, weight in weights.items():
         packed = _packed(model, checkpoint, layer, weight)
-        for name in weight.arrays:
+        for name in weight.kinds:
             yield f"{layer}.{name}", packed[name]
     for name, parameter in model.named_parameters():
         if name.rpartition(".")[0] in weights:
@@ -78,7 +83,8 @@ def parameters_of(model: FileModel, checkpoint: Checkpoint) -> Iterator[tuple[st
 
 def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight) -> dict[str, np.ndarray]:
     """The arrays of a weight: of the file's blocks, or else of its values. Some panels are packed at a time."""
-    form, n, k = weight.part.form, weight.part.rows, weight.k
+    layout, n, k = weight.part.layout, weight.part.rows, weight.k
+    form = layout.form
     name = f"{layer.rpartition('.weights.')[0]}.weight"
     blocks = [checkpoint.quantized(source) for source in weight.part.sources]
     stored = not isinstance(form, FloatForm) and all(b is not None and b.format == form.name for b in blocks)
@@ -91,11 +97,10 @@ def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight
         data = data.reshape(n, -1)
     else:
         data = _read(model, checkpoint, name, weight.part.sources, [n, k])
-    layout, panel = weight.layout, 1 if isinstance(weight.layout, RowForm) else PANEL
-    packed = {name: np.empty(shape, numpy_dtype(dtype)) for name, (shape, dtype) in layout.parameters(n, k).items()}
-    step = max(_PACKED // (panel * k), 1)
-    for first in range(0, n // panel, step):
-        part = data[first * panel : (first + step) * panel]
+    packed = {name: np.empty(shape, numpy_dtype(dtype)) for name, (shape, dtype) in weight.kinds.items()}
+    step = max(_PACKED // (layout.panel * k), 1)
+    for first in range(0, n // layout.panel, step):
+        part = data[first * layout.panel : (first + step) * layout.panel]
         count = len(part)
         if not isinstance(form, FloatForm):
             part = part.reshape(-1) if stored else quantize(part.astype(np.float32, copy=False), form.name)
@@ -103,8 +108,6 @@ def _packed(model: FileModel, checkpoint: Checkpoint, layer: str, weight: Weight
             packed[array][first : first + step] = panels
     for view in (data, *(found.data for found in blocks if found is not None)):
         release(view)
-    if weight.in_words and packed["weight"].dtype == np.uint8:
-        packed["weight"] = packed["weight"].view(np.uint32)
     return packed
 
 
