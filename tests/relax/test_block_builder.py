@@ -190,6 +190,21 @@ def test_scopes_without_a_function() -> None:
     assert type(bb.end_block()) is relax.BindingBlock
 
 
+def test_a_function_inside_of_anothers_scope_is_one_of_the_module() -> None:
+    bb = BlockBuilder()
+    x, y = (relax.Var(name, TensorStructInfo((4,), "float32")) for name in "xy")
+    with bb.function("main", [x]):
+        before = bb.emit(op.exp(x))
+        with bb.function("part", [y]):
+            assert bb.variable(before) is None and bb.variable(y) is y
+            part = bb.emit_func_output(bb.emit(op.negative(y)))
+        bb.emit_func_output(bb.emit(relax.Call(part, [before])))
+    mod = bb.finalize()
+    relax.analysis.verify_well_formed(mod)
+    assert [len(f.body.blocks[0].bindings) for f in (mod["main"], mod["part"])] == [2, 1]
+    assert mod["main"].body.blocks[0].bindings[1].value.op is mod.get_global_var("part")
+
+
 def refused(body: Any, error: type[Exception], message: str) -> None:
     bb, x = BlockBuilder(), variable()
     with pytest.raises(error, match=message):
@@ -226,7 +241,7 @@ def test_refusals() -> None:
         with bb.function("a", [x]):
             bb.finalize()
 
-    refused(nested, InvalidValue, "the function `a` is not finished")
+    refused(nested, InvalidValue, "emit_func_output was not called in the scope of the function `b`")
     refused(without_output, InvalidValue, "emit_func_output was not called in the scope of the function `a`")
     refused(twice, InvalidValue, "emit_func_output is called a second time for the function `a`")
     refused(inside, InvalidValue, "emit_func_output is called outside of the dataflow block")

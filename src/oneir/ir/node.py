@@ -199,7 +199,8 @@ class NodeMeta(type):
         cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
         cls.type_key = key or f"{package}.{name}"
-        node_classes[cls.type_key] = cls
+        if not key or key not in node_classes:  # a subclass under the key of its base is read back as that one
+            node_classes[cls.type_key] = cls
         if "__init__" in namespace:
             cls._keyword_init = True
         elif init and (own or "_derive" in namespace):

@@ -62,7 +62,7 @@ class _Comparison:
             return known is b
         if not (binding or self.map_free_vars):
             return a is b
-        if type(a) is not type(b) or not self._same_type_of(a, b):
+        if not _same_kind(a, b) or not self._same_type_of(a, b):
             return False
         self.left[id(a)] = b
         self.right[id(b)] = a
@@ -96,7 +96,7 @@ class _Comparison:
 
     def equal(self, a: Any, b: Any, binding: bool = False) -> bool:
         if isinstance(a, Node):
-            if type(a) is not type(b):
+            if not _same_kind(a, b):
                 return _same_integer(b, a)
             if a.is_variable:
                 return self.variables(a, b, binding)
@@ -149,6 +149,11 @@ class _Comparison:
             return True
         extra = next(key for key in b if key not in matched)
         return self._step(AccessKind.MAP_ITEM_MISSING, extra, AccessKind.MAP_ITEM, extra)
+
+
+def _same_kind(a: Any, b: Any) -> bool:
+    """Whether two nodes are of one kind: a subclass may go by its base's key."""
+    return type(a) is type(b) or (isinstance(b, Node) and a.type_key == b.type_key)
 
 
 def _same_integer(number: Any, constant: Any) -> bool:

@@ -48,7 +48,14 @@ from .expr import (
 from .global_names import normalize_global_vars
 from .normalize import Normalizer, merge_blocks
 from .op.base import call_tir, call_tir_with_grad
-from .struct_info import FuncStructInfo, ObjectStructInfo, PrimStructInfo, StructInfo, TensorStructInfo
+from .struct_info import (
+    FuncStructInfo,
+    ObjectStructInfo,
+    PrimStructInfo,
+    StructInfo,
+    TensorStructInfo,
+    TupleStructInfo,
+)
 
 
 class Names:
@@ -88,6 +95,8 @@ class FunctionScope:
         self.params = None if params is None else _as_params(params)
         self.attrs = dict(attrs or {})
         self.returned = False
+        self.outer: list[_Frame] = []
+        """What was open around it."""
 
     def __enter__(self) -> None:
         self.builder._enter_function(self)
@@ -198,9 +207,9 @@ class BlockBuilder:
     ) -> FunctionScope:
         """The scope of a function. Parameters may be given here or to `emit_func_output`.
 
-        A `private` function cannot be called from outside of the module. Raises `InvalidValue` when the scope is
-        entered inside of another function's, and when it is left without `emit_func_output`; `TypeMismatch` for a
-        parameter that is no graph variable.
+        A `private` function cannot be called from outside of the module. Inside of another function's scope it is
+        another function of the module, which sees nothing of what is around it. Raises `InvalidValue` when the scope is
+        left without `emit_func_output`, `TypeMismatch` for a parameter that is no graph variable.
         """
         return FunctionScope(self, name, params, attrs, private, pure)
 
@@ -342,13 +351,9 @@ class BlockBuilder:
     # -- functions --
 
     def _enter_function(self, scope: FunctionScope) -> None:
-        if self._functions:
-            raise InvalidValue(
-                f"the function `{self._functions[-1].name}` is not finished; functions of a module are built one after "
-                "the other"
-            )
         params = self._checked_params(scope.params or [])
         self._functions.append(scope)
+        scope.outer, self._frames = self._frames, []
         stack = getattr(BlockBuilder._local, "stack", None)
         if stack is None:
             stack = BlockBuilder._local.stack = []
@@ -369,8 +374,7 @@ class BlockBuilder:
     def _exit_function(self, scope: FunctionScope, failed: bool) -> None:
         BlockBuilder._local.stack.pop()
         self._functions.pop()
-        if failed or not scope.returned:
-            self._frames = []
+        self._frames = scope.outer
         if not failed and not scope.returned:
             raise InvalidValue(f"emit_func_output was not called in the scope of the function `{scope.name}`")
 
@@ -596,14 +600,16 @@ class BlockBuilder:
 
 
 def function_struct_info(func: BaseFunc) -> StructInfo:
-    """What is known of a function: its parameters, result and purity. A PrimFunc without a result is impure."""
+    """What is known of a function: its parameters, result and purity. A PrimFunc without a result is impure, and gives
+    an empty tuple.
+    """
     info = getattr(func, "struct_info_", None)
     if info is not None:
         return info
     if isinstance(func, PrimFunc):
         if isinstance(func.ret_type, PrimType):
             return FuncStructInfo.opaque_func(ret=PrimStructInfo(func.ret_type.dtype), purity=is_pure_function(func))
-        return FuncStructInfo.opaque_func(ret=ObjectStructInfo(), purity=False)
+        return FuncStructInfo.opaque_func(ret=TupleStructInfo([]), purity=False)
     raise OneIRError(f"the struct info of a {type(func).__name__} is not known")
 
 

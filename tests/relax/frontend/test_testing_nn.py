@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneir import relax, te
+from oneir import ir, relax, te
 from oneir.relax.testing import nn
 from oneir.runtime.error import OneIRError
 
@@ -185,3 +185,20 @@ def test_misuse_says_what_to_do():
         nn.Parameter(3)
     with pytest.raises(NotImplementedError, match="the module Module has no method `forward`"):
         nn.Module()(1)
+
+
+def test_placeholders_are_variables_as_any_other() -> None:
+    builder = relax.BlockBuilder()
+    with builder.function("main"):
+        x = nn.Placeholder((2, 3), name="x")
+        builder.emit_func_output(nn.emit(relax.op.exp(x)), [x])
+    y = relax.Var("y", relax.TensorStructInfo((2, 3), "float32"))
+    other = relax.BlockBuilder()
+    with other.function("main", [y]):
+        other.emit_func_output(other.emit(relax.op.exp(y)))
+    mod = builder.get()
+    ir.assert_structural_equal(mod, other.get())
+    assert ir.structural_hash(mod) == ir.structural_hash(other.get())
+    read = ir.load_json(ir.save_json(mod))
+    assert type(read["main"].params[0]) is relax.Var
+    ir.assert_structural_equal(read, mod)

@@ -95,7 +95,7 @@ def emit_checkpoint_sequential(
     return input
 
 
-class _Declared(Var):
+class _Declared(Var, key="relax.Var"):
     """A variable of a shape and dtype; inside of a function that is being built, its name is one that is free."""
 
     def __init__(self, shape: Sequence[Any], dtype: str, name: str):
@@ -106,14 +106,14 @@ class _Declared(Var):
         super().__init__(free, TensorStructInfo(shape, dtype))
 
 
-class Placeholder(_Declared):
+class Placeholder(_Declared, key="relax.Var"):
     """An input of a model."""
 
     def __init__(self, shape: Sequence[Any], dtype: str = "float32", name: str = "data"):
         super().__init__(shape, dtype, name)
 
 
-class Parameter(_Declared):
+class Parameter(_Declared, key="relax.Var"):
     """A weight of a model."""
 
     def __init__(self, shape: Sequence[Any], dtype: str = "float32", name: str = "param"):
