@@ -503,3 +503,31 @@ def test_frames_and_functions_of_the_vocabulary_need_a_function_around_them():
         R.call_packed(name)
     with pytest.raises(AttributeError, match="R has no member `permute_dimz`; did you mean `permute_dims`"):
         R.permute_dimz
+
+
+def test_a_symbolic_variable_of_the_signature_may_be_declared_with_its_name() -> None:
+    @R.function
+    def func(x: R.Tensor(("n", "m"), "float32")) -> R.Shape(ndim=1):
+        n = T.Var("n", "int64")
+        return R.shape([n + 1])
+
+    (extent,) = func.ret_struct_info.values
+    assert extent.a is func.params[0].struct_info.extents[0]
+
+
+def test_functions_of_loops_give_nothing_and_are_called_as_statements() -> None:
+    @I.ir_module
+    class Module:
+        @T.prim_func
+        def fill(x: T.Buffer((4,), "float32")):
+            for i in range(4):
+                x[i] = T.float32(1)
+
+        @R.function(pure=False)
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            cls = Module
+            cls.fill(x)
+            return x
+
+    (binding,) = Module["main"].body.blocks[0].bindings
+    assert binding.var.struct_info == relax.TupleStructInfo([])

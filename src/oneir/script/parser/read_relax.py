@@ -317,14 +317,18 @@ class RelaxParser(Evaluator):
         return value
 
     def symbol(self, target: ast.Name, var: TirVar) -> TirVar:
-        """`n = T.int64()`: the symbolic variable of that name, which the signature may have declared."""
-        if var.name != "":
+        """`n = T.int64()` or `n = T.Var("n", "int64")`: the symbolic variable of that name.
+
+        The signature may have declared it.
+        """
+        if var.name not in ("", target.id):
             return var
         known = self.state.symbols.get(target.id)
         if known is None:
-            var.name = target.id
-            var.span = self.source.span(target)
-            self.state.symbols[target.id] = var
+            if not var.name:
+                var.name = target.id
+                var.span = self.source.span(target)
+                self.state.symbols[target.id] = var
             return var
         if known.dtype != var.dtype:
             raise self.error(target, f"`{target.id}` is a symbolic variable of dtype {known.dtype}, not {var.dtype}")

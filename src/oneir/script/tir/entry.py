@@ -8,7 +8,7 @@ from typing import Any
 
 from ...ir.expr import GlobalVar
 from ...relax.block_builder import function_struct_info
-from ...relax.struct_info import FuncStructInfo, PrimStructInfo
+from ...relax.struct_info import FuncStructInfo, PrimStructInfo, TupleStructInfo
 from ...tir.function import PrimFunc
 from ..parser.module import ModuleParser, parse_decorated, register_dialect
 from ..parser.read_tir import TIRParser
@@ -27,13 +27,14 @@ class _TIRDialect:
     """Functions under `@T.prim_func`."""
 
     def declare(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any], var: GlobalVar) -> None:
+        dtype = "void"
         if node.returns is not None:
             parser = TIRParser(module.source, module.scope)
             kind = as_type(parser.annotation(node.returns))
             dtype = module.return_dtypes[var] = getattr(kind, "dtype", "void")
-            if dtype != "void":
-                # Graphs may call the function for its value. Whether it has effects is known once its body is read.
-                var.set_struct_info(FuncStructInfo.opaque_func(ret=PrimStructInfo(dtype), purity=True))
+        # Graphs may call the function for its value. Whether it has effects is known once its body is read.
+        ret = TupleStructInfo([]) if dtype == "void" else PrimStructInfo(dtype)
+        var.set_struct_info(FuncStructInfo.opaque_func(ret=ret, purity=dtype != "void"))
 
     def define(self, module: ModuleParser, node: ast.FunctionDef, options: dict[str, Any]) -> PrimFunc:
         parser = TIRParser(module.source, module.scope, module.return_dtypes)
