@@ -139,6 +139,19 @@ def test_what_a_rule_returns_is_legalized_again() -> None:
     relax.analysis.verify_well_formed(after)
 
 
+def test_what_a_rule_emits_is_legalized_again() -> None:
+    def in_steps(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        a = builder.emit(relax.op.exp(call.args[0]))
+        return builder.emit(relax.op.multiply(a, builder.emit(relax.op.log(a))))
+
+    after = LegalizeOps({"relax.add": in_steps})(Two)
+    (block,) = after["main"].body.blocks
+    assert isinstance(block, relax.DataflowBlock)
+    calls = [b.value for b in block.bindings if isinstance(b.value, relax.Call)]
+    assert [c.args[0].name_hint for c in calls] == ["tir_exp", "tir_log", "multiply", "tir_exp"]
+    relax.analysis.verify_well_formed(after)
+
+
 def test_unknown_shapes_stay_and_are_named_when_that_is_asked_for() -> None:
     @I.ir_module
     class Before:

@@ -154,6 +154,24 @@ def test_two_groups_are_joined_by_what_uses_both() -> None:
     assert_same_numbers(before, after, entry="main")
 
 
+def test_another_name_of_a_result_belongs_to_its_function() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
+            with R.dataflow():
+                a = R.exp(x)
+                b = R.tanh(a)
+                c = b
+                R.output(c)
+            return c
+
+    before = composites(Before)
+    after = MergeCompositeFunctions()(before)
+    assert len(after["main"].body.blocks[0].bindings) == 1
+    assert_same_numbers(before, after, entry="main")
+
+
 def test_a_module_without_composite_functions_stays_as_it_is() -> None:
     @I.ir_module
     class Before:

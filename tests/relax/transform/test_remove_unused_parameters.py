@@ -66,15 +66,53 @@ def test_symbolic_variables_that_only_an_unused_parameter_defines_are_passed() -
         @R.function
         def main(x: R.Tensor((16, 32), "float32")) -> R.Tensor((48,), "float32"):
             cls = Expected
-            y: R.Tensor((48,), "float32") = cls.f(R.prim_value(16), R.prim_value(32))
+            y: R.Tensor((48,), "float32") = cls.f(R.prim_value(32), R.prim_value(16))
             return y
 
         @R.function(private=True)
-        def f(param_m: R.Prim(value="m"), param_n: R.Prim(value="n")) -> R.Tensor(("m + n",), "float32"):
+        def f(param_n: R.Prim(value="n"), param_m: R.Prim(value="m")) -> R.Tensor(("m + n",), "float32"):
             m = T.int64()
             n = T.int64()
             y: R.Tensor((m + n,), "float32") = R.zeros(R.shape([m + n]), dtype="float32")
             return y
+
+    check_pass(RemoveUnusedParameters(), Before, Expected)
+
+
+def test_numbers_are_passed_only_if_they_alone_tell_an_extent() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((16,), "float32")) -> R.Tensor((20,), "float32"):
+            cls = Before
+            y: R.Tensor((20,), "float32") = cls.f(R.prim_value(16), x, R.prim_value(4))
+            return y
+
+        @R.function(private=True)
+        def f(_n: R.Prim(value="n"), x: R.Tensor(("n",), "float32"), _m: R.Prim(value="m")) -> R.Tensor(
+            ("n + m",), "float32"
+        ):
+            n = T.int64()
+            m = T.int64()
+            y = R.zeros(R.shape([m]), dtype="float32")
+            z: R.Tensor((n + m,), "float32") = R.concat([x, y])
+            return z
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((16,), "float32")) -> R.Tensor((20,), "float32"):
+            cls = Expected
+            y: R.Tensor((20,), "float32") = cls.f(x, R.prim_value(4))
+            return y
+
+        @R.function(private=True)
+        def f(x: R.Tensor(("n",), "float32"), _m: R.Prim(value="m")) -> R.Tensor(("n + m",), "float32"):
+            n = T.int64()
+            m = T.int64()
+            y = R.zeros(R.shape([m]), dtype="float32")
+            z: R.Tensor((n + m,), "float32") = R.concat([x, y])
+            return z
 
     check_pass(RemoveUnusedParameters(), Before, Expected)
 

@@ -158,6 +158,31 @@ def test_tuples_are_cast_field_by_field() -> None:
     np.testing.assert_array_equal(vm["main"](*map(oneir.runtime.tensor, (x, w))).numpy(), w.T @ x)
 
 
+def test_tuples_in_tuples_stay_as_they_are_where_no_field_is_cast() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 4), "float32"), w: R.Tensor((4, 2), "float32")) -> R.Tensor((2, 2), "float32"):
+            with R.dataflow():
+                a = R.matmul(x, w)
+                pair = (a, a)
+                nested = (pair, a)
+                inner = nested[0]
+                b = inner[1]
+                c = R.matmul(b, b)
+                R.output(c)
+            return c
+
+    after = ToMixedPrecision()(Before)
+    values = [b.value for block in after["main"].body.blocks for b in block.bindings]
+    assert sum(isinstance(v, relax.TupleGetItem) for v in values) == 2
+    assert sum(isinstance(v, relax.Tuple) for v in values) == 2
+    x = np.array([[1, 2, 3, 4], [0, 1, 0, -1]], "float32")
+    w = np.array([[1, 0], [2, 1], [0, 1], [1, -1]], "float32")
+    vm = relax.VirtualMachine(relax.build(after, "llvm"), oneir.cpu())
+    np.testing.assert_array_equal(vm["main"](*map(oneir.runtime.tensor, (x, w))).numpy(), (x @ w) @ (x @ w))
+
+
 def test_named_inputs_become_float16() -> None:
     @I.ir_module
     class Before:

@@ -88,14 +88,14 @@ def test_tuples_expressions_numbers_and_casts() -> None:
     @I.ir_module
     class Expected:
         @T.prim_func(private=True)
-        def shape_func(H: T.Buffer((8,), "int64")):
+        def shape_func(H: T.Buffer((T.int64(8),), "int64")):
             T.func_attr({"tir.is_host_func": True})
             H[T.int64(0)] = H[T.int64(2)] + T.int64(1)
             H[T.int64(4)] = H[T.int64(3)] + T.int64(1)
             H[T.int64(7)] = H[T.int64(2)] * T.int64(2)
 
         @T.prim_func(private=True)
-        def shape_func1(H: T.Buffer((8,), "int64")):
+        def shape_func1(H: T.Buffer((T.int64(8),), "int64")):
             T.func_attr({"tir.is_host_func": True})
             H[T.int64(6)] = H[T.int64(5)] + H[T.int64(2)]
 
@@ -147,7 +147,7 @@ def test_an_expression_that_comes_before_its_variables_is_compared_behind_them()
     @I.ir_module
     class Expected:
         @T.prim_func(private=True)
-        def shape_func(H: T.Buffer((2,), "int64")):
+        def shape_func(H: T.Buffer((T.int64(2),), "int64")):
             T.func_attr({"tir.is_host_func": True})
             H[T.int64(0)] = H[T.int64(1)] * T.int64(2)
 

@@ -73,6 +73,8 @@ class _Merger(GroupFuser):
         for index, binding in enumerate(bindings):
             composite = _composite(self.mod, binding.value)
             compiler = None if composite is None else codegen_name(composite)
+            if isinstance(binding.value, Var) and binding.value in node_of:  # another name of a result
+                compiler = node_of[binding.value].compiler
             sources = list(dict.fromkeys(node_of[v] for v in required[binding.var] if v in node_of))
             node = self._place(nodes, node_of, index, compiler, sources)
             node.variables.append(binding.var)

@@ -8,7 +8,7 @@ Where a parameter only told the value of a symbolic variable, that value is pass
 
 from __future__ import annotations
 
-from ...ir.expr import GlobalVar
+from ...ir.expr import GlobalVar, PrimExpr
 from ...ir.expr import Var as TirVar
 from ...ir.module import IRModule
 from ...ir.transform import ModulePass, PassContext
@@ -46,20 +46,21 @@ class RemoveUnusedParameters(ModulePass):
 
 
 def _used(func: Function) -> set[Var]:
-    """What the body uses: variables, and numbers that are parameters for the sake of a symbolic variable."""
+    """What the body uses: variables, and numbers that alone tell the value of a symbolic variable."""
     used = set(free_vars(func.body))
-    symbolic = set(free_symbolic_vars(func.body))
+    missing: set[PrimExpr] = set(_undefined(func, [p for p in func.params if p in used]))
     for param in func.params:
         info = param.struct_info
-        if isinstance(info, PrimStructInfo) and info.value in symbolic:
+        if isinstance(info, PrimStructInfo) and info.value is not None and info.value in missing:
             used.add(param)
+            missing.remove(info.value)
     return used
 
 
 def _without_unused(func: Function, used: set[Var]) -> tuple[Function, CallRewrite]:
     kept = [i for i, param in enumerate(func.params) if param in used]
     params = [func.params[i] for i in kept]
-    symbolic = _undefined(func, params)
+    symbolic = _undefined(func, params)[::-1]  # the last one first, as published
     given = [Var(f"param_{v.name}", PrimStructInfo(value=v)) for v in symbolic]
 
     def rewrite(call: Call, callee: GlobalVar) -> Expr:

@@ -104,6 +104,13 @@ def _dtypes(info: StructInfo, dtype: str | None = None) -> NestedDtype:
     return str(info.dtype) if dtype is None else dtype
 
 
+def _differs(info: StructInfo, dtypes: NestedDtype) -> bool:
+    """Whether some float of a value has another dtype than is required."""
+    if isinstance(info, TupleStructInfo):
+        return any(map(_differs, info.fields, dtypes))
+    return isinstance(info, TensorStructInfo) and bool(dtypes) and str(info.dtype) in {SHORT, LONG} - {dtypes}
+
+
 def _stricter(a: NestedDtype, b: NestedDtype) -> NestedDtype:
     """What two uses require together: float32 where one of them does."""
     if isinstance(a, tuple):
@@ -191,17 +198,15 @@ class _Rewriter(PyExprMutator):
     def _cast(self, expr: Expr, dtypes: NestedDtype) -> Expr:
         """The value with the floats among its tensors in the given dtypes."""
         info = expr.struct_info
+        if not _differs(info, dtypes):
+            return expr
         if isinstance(info, TupleStructInfo):
             if isinstance(expr, Tuple):
                 fields: list[Expr] = list(expr.fields)
             else:
                 expr = self.builder_.normalize_argument(expr)
                 fields = [TupleGetItem(expr, i) for i in range(len(info.fields))]
-            new = [self._cast(f, d) for f, d in zip(fields, dtypes, strict=True)]
-            return expr if same_objects(new, fields) else Tuple(new)
-        assert isinstance(info, TensorStructInfo)
-        if info.dtype == dtypes or info.dtype not in (SHORT, LONG) or not dtypes:
-            return expr
+            return Tuple([self._cast(f, d) for f, d in zip(fields, dtypes, strict=True)])
         known = TensorStructInfo(info.shape, dtypes, info.vdevice, info.ndim)
         return astype(expr, dtypes).set_struct_info(known)
 

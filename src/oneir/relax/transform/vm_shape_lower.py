@@ -291,7 +291,7 @@ class _Lower(PyExprMutator):
         ]
         if not ready:
             return False
-        heap = decl_buffer((len(self.slots.all),), "int64", "H")
+        heap = decl_buffer((IntImm("int64", len(self.slots.all)),), "int64", "H")
         values: dict[TirVar, PrimExpr] = {}
         for slot in self.slots.all:
             if isinstance(slot.expr, TirVar) and slot.known:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from ....ir.module import IRModule
 from ....ir.op import Op
 from ....ir.transform import ModulePass, PassContext
-from ...expr import Call, Expr
+from ...expr import Binding, Call, Expr
 from ...expr_functor import PyExprMutator
 from ...op import (
     binary,
@@ -101,8 +101,26 @@ class _Legalizer(PyExprMutator):
             if self.warn:
                 warnings.warn(f"{call.op.name} stays: the shapes of `{call}` are not known", stacklevel=2)
             return call
-        legal = rule(self.builder_, call)
+        legal, emitted = self._applied(rule, call)
+        if emitted:
+            for binding in emitted:
+                self.visit_binding(binding)
+            return self.visit_expr(legal)
         return legal if legal is call else self._again(legal)
+
+    def _applied(self, rule: CallRewrite, call: Call) -> tuple[Expr, list[Binding]]:
+        """What a rule gives, and what it emitted for that: in these, too, other operators may stand."""
+        builder = self.builder_
+        dataflow = builder.current_block_is_dataflow()
+        builder.begin_scope()
+        if dataflow:
+            builder.begin_dataflow_block()
+        else:
+            builder.begin_binding_block()
+        legal = rule(builder, call)
+        blocks = builder.end_blocks()
+        builder.end_scope()
+        return legal, [binding for block in blocks for binding in block.bindings]
 
     def _known(self, call: Call) -> bool:
         if RequiresArgumentShapes.of(call.op) is False:
