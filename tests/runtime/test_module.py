@@ -17,7 +17,7 @@ import pytest
 
 import oneir
 from oneir.runtime import BenchmarkResult, enabled, load_module
-from oneir.runtime.error import InvalidValue, LibraryError, NotRegistered
+from oneir.runtime.error import CompileError, InvalidValue, LibraryError, NotRegistered
 from oneir.runtime.module import load_static_library
 from oneir.script import tir as T
 
@@ -271,6 +271,40 @@ def test_what_was_loaded_from_a_shared_library_is_not_imported(tmp_path):
 def test_texts_are_written_by_the_ending_of_the_name(tmp_path):
     module = one_function("double_it", 2)
     module.write_to_file(tmp_path / "double.ll")
-    assert (tmp_path / "double.ll").read_text() == module.inspect_source("ll")
+    assert (tmp_path / "double.ll").read_text().startswith(module.inspect_source("ll"))
+    module.write_to_file(tmp_path / "double.s")
+    assert (tmp_path / "double.s").read_text() == module.inspect_source("s")
     with pytest.raises(InvalidValue, match="expected the format"):
         module.write_to_file(tmp_path / "double.xyz")
+
+
+@pytest.mark.parametrize("name", ["pair.ll", "pair.bc", "pair_ll"])
+def test_llvm_ir_is_read_as_a_module(built, tmp_path, name):
+    built.write_to_file(tmp_path / name, "ll" if name == "pair_ll" else "")
+    module = load_module(tmp_path / name, "ll" if name == "pair_ll" else "")
+    check(module)
+    assert dict(module.signatures) == dict(built.signatures)
+    # It is code as any other: it is linked with others, and exported.
+    module.import_module(one_function("triple_ir", 3))
+    again = load_module(module.export_library(tmp_path / "whole.tar"))
+    b = np.zeros(4, "float32")
+    again["triple_ir"](np.ones(4, "float32"), b)
+    assert again["double"] and (b == 3).all()
+
+
+def test_llvm_ir_that_says_no_functions_or_is_damaged_is_refused(built, tmp_path):
+    (tmp_path / "plain.ll").write_text("define i32 @f() { ret i32 1 }\n")
+    with pytest.raises(LibraryError, match="does not say which functions it has: it is not LLVM IR that write_to_file"):
+        load_module(tmp_path / "plain.ll")
+    built.write_to_file(tmp_path / "pair.bc")
+    (tmp_path / "cut.bc").write_bytes((tmp_path / "pair.bc").read_bytes()[:100])
+    with pytest.raises(CompileError, match=r"cut.bc is no bitcode that LLVM can read"):
+        load_module(tmp_path / "cut.bc")
+    built.write_to_file(tmp_path / "pair.ll")
+    (tmp_path / "wrong.ll").write_text((tmp_path / "pair.ll").read_text().replace("ret i32", "ret i64", 1))
+    with pytest.raises(CompileError, match=r"wrong.ll"):
+        load_module(tmp_path / "wrong.ll")
+    arm = oneir.build(Pair, target="llvm -mtriple=aarch64-linux-gnu")
+    arm.write_to_file(tmp_path / "arm.ll")
+    with pytest.raises(LibraryError, match="is for aarch64, and this machine is x86_64"):
+        load_module(tmp_path / "arm.ll")

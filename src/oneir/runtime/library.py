@@ -14,6 +14,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -266,11 +267,7 @@ def stub_ir(metadata: str, own: Mapping[str, str] | None = None) -> str:
 
     `own` are names of functions that the table begins with, by those of the runtime's functions.
     """
-    data = metadata.encode() + b"\0"
-    text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
-    lines = [
-        f'@oneir_library_metadata = constant [{len(data)} x i8] c"{text}"',
-    ]
+    lines = [_metadata_ir(metadata, "")]
     table: list[str] = []
     for i, (name, function) in enumerate(RUNTIME_FUNCTIONS.items()):
         result = function.result
@@ -292,6 +289,36 @@ def stub_ir(metadata: str, own: Mapping[str, str] | None = None) -> str:
         )
     lines.append(f"@oneir_library_table = global [{len(table)} x ptr] [{', '.join(table)}]")
     return "\n".join(lines) + "\n"
+
+
+def _metadata_ir(metadata: str, linkage: str) -> str:
+    """The metadata as a global of LLVM IR."""
+    data = metadata.encode() + b"\0"
+    text = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
+    return f'@oneir_library_metadata = {linkage} constant [{len(data)} x i8] c"{text}"'
+
+
+# -- LLVM IR --
+
+
+def ir_with_metadata(text: str, machine: str, signatures: Mapping[str, Signature]) -> str:
+    """The LLVM IR of a module, with what `ir_signatures` reads."""
+    return f"{text}\n{_metadata_ir(library_metadata(machine, signatures), 'internal')}\n"
+
+
+def ir_signatures(path: Path, text: str) -> dict[str, Signature]:
+    """The signatures of the functions in the LLVM IR of a file.
+
+    Raises `LibraryError` for IR that `ir_with_metadata` did not write, and for another machine's.
+    """
+    found = re.search(r'^@oneir_library_metadata = internal .*? c"(.*)\\00"', text, re.MULTILINE)
+    if found is None:
+        raise LibraryError(
+            f"{path} does not say which functions it has: it is not LLVM IR that write_to_file wrote; "
+            "compile other IR into a program with the pragma import_llvm"
+        )
+    written = re.sub(r"\\(\\|[0-9A-F]{2})", lambda m: "\\" if m[1] == "\\" else chr(int(m[1], 16)), found[1])
+    return _read_metadata(path, written.encode("latin-1"))
 
 
 class _SharedLibrary:

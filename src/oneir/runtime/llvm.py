@@ -209,6 +209,24 @@ def compile_ir(
 
 
 @_in_llvm
+def to_bitcode(text: str) -> bytes:
+    """LLVM IR as bitcode. Raises `CompileError` for what is not LLVM IR."""
+    try:
+        return _binding().parse_assembly(text).as_bitcode()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM cannot read the IR that is to be bitcode: {error}") from error
+
+
+@_in_llvm
+def from_bitcode(data: bytes, name: str) -> str:
+    """The text of LLVM IR that is bitcode; `name` names it in errors. Raises `CompileError` for what is none."""
+    try:
+        return str(_binding().parse_bitcode(data))
+    except RuntimeError as error:
+        raise CompileError(f"{name} is no bitcode that LLVM can read: {' '.join(str(error).split())}") from error
+
+
+@_in_llvm
 def link_ir(text: str, imports: Sequence[str], visible: Collection[str] = ()) -> str:
     """The text of a module of LLVM IR with all of others, which lose their target and are visible inside of it only.
 

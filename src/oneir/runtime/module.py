@@ -14,12 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from . import llvm
 from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, UnknownFunction, UnsupportedError
-from .library import Linked, library_bytes, link, load, write_file
+from .library import Linked, ir_signatures, ir_with_metadata, library_bytes, link, load, write_file
 from .object import Object
+from .object_file import read_symbols
 from .once import new_lock
 from .signature import Signature
 from .vm.executable import Executable as GraphExecutable
@@ -248,8 +250,9 @@ class Module(Object):
         return str(path)
 
     def write_to_file(self, file_name: str | Path, fmt: str = "") -> None:
-        """Writes the code in one format: "o" and "obj" are the object code, which linkers and `load_module` read; any
-        other is a text of `inspect_source`, and "" what the ending of the name says.
+        """Writes the code in one format: "o" and "obj" are object code, "ll" and "bc" LLVM IR as text and as bitcode,
+        all of which `load_module` reads; any other is a text of `inspect_source`, and "" what the ending of the name
+        says.
 
         Raises as `inspect_source` and `export_library` do.
         """
@@ -257,10 +260,17 @@ class Module(Object):
         fmt = fmt or path.suffix.removeprefix(".")
         if fmt in ("o", "obj"):
             write_file(path, [self.library_bytes(path.with_suffix(".o"))])
+        elif fmt in ("ll", "bc"):
+            text = ir_with_metadata(self.inspect_source("ll"), self._machine(), self.signatures)
+            write_file(path, [text.encode() if fmt == "ll" else llvm.to_bitcode(text)])
         else:
             write_file(path, [self.inspect_source(fmt).encode()])
 
     save = write_to_file
+
+    def _machine(self) -> str:
+        with self._lock:
+            return read_symbols(self._complete()[0], "the module").machine
 
     def is_compilation_exportable(self) -> bool:
         """Whether the module can be a part of a library: not what was itself loaded from a shared library."""
@@ -340,11 +350,16 @@ class Executable(Module):
 
 @read_file.provide
 def load_module(path: str | Path, fmt: str = "") -> Any:
-    """The module, or the executable of a graph, in a file that `export_library` wrote; `fmt` has no effect.
+    """The module, or the executable of a graph, in a file that `export_library` or `write_to_file` wrote.
 
-    Raises `LibraryError` for a file that is damaged, for another machine, or not of that kind.
+    `fmt` is "ll" or "bc" for LLVM IR, which is compiled for this machine, if the ending of the name does not say so.
+    Raises `LibraryError` for a file that is damaged, for another machine, or not of that kind, `CompileError` for IR
+    that LLVM refuses.
     """
     path = Path(path)
+    fmt = fmt or path.suffix.removeprefix(".")
+    if fmt in ("ll", "bc"):
+        return _read_ir(path, fmt)
     stored = decode(path)
     if stored is None:
         return _read_module(path)
@@ -355,12 +370,23 @@ def load_module(path: str | Path, fmt: str = "") -> Any:
     return GraphExecutable(stored.program, library, natives)
 
 
-def _read_module(path: Path) -> Module:
+def _read(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise LibraryError(f"cannot read the library {path}: {error.strerror or error}") from error
-    return Module(*load(path, data))
+
+
+def _read_module(path: Path) -> Module:
+    return Module(*load(path, _read(path)))
+
+
+def _read_ir(path: Path, fmt: str) -> Module:
+    data = _read(path)
+    text = llvm.from_bitcode(data, str(path)) if fmt == "bc" else data.decode(errors="replace")
+    signatures = ir_signatures(path, text)
+    # What was written is optimized already.
+    return Module.from_objects([llvm.compile_ir(text, name=str(path), passes="none")], signatures)
 
 
 def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Module:
