@@ -262,6 +262,10 @@ min(truncdiv(x + c1, c2) * c2, max(x, c2)) -> max(x, c2) where c2 > 0 and c1 + 1
 (x * c1 + y) // c2 -> x * (c1 // c2) + y // c2 where c2 > 0 and c1 % c2 == 0
 (x * c1 - y) // c2 -> x * (c1 // c2) + (0 - y) // c2 where c2 > 0 and c1 % c2 == 0
 (y - x * c1) // c2 -> y // c2 - x * (c1 // c2) where c2 > 0 and c1 % c2 == 0
+(x * c1) // c2 -> x * (c1 // c2) + lo(x) * (c1 % c2) // c2
+    where c1 > c2 > 0 and lo(x) * (c1 % c2) // c2 == hi(x) * (c1 % c2) // c2
+(x * c1 + y) // c2 -> x * (c1 // c2) + (lo(x) * (c1 % c2) + lo(y)) // c2
+    where c1 > c2 > 0 and (lo(x) * (c1 % c2) + lo(y)) // c2 == (hi(x) * (c1 % c2) + hi(y)) // c2
 (x * c1 + y) // c2 -> x // (c2 // c1) + lo(y) // c2 where c1 > 0 < c2 and c2 % c1 == 0 and hi(y) - lo(y) // c2 * c2 < c1
 (x + c1) // c2 -> x // c2 + c1 // c2 where c2 > 0 and c1 % c2 == 0
 ((x * c1 + y) + z) // c2 -> x * (c1 // c2) + (y + z) // c2 where c2 > 0 and c1 % c2 == 0

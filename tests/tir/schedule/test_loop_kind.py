@@ -119,6 +119,52 @@ def test_parallel_refuses_a_block_that_updates_in_place():
         sch.parallel(sch.get_loops("A")[0])
 
 
+def test_what_is_written_elsewhere_too_runs_in_any_order():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(8):
+            with T.block("first"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = T.float32(0)
+        for i in range(16):
+            with T.block("second"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(3)
+
+    @T.prim_func
+    def expected(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in T.vectorized(8):
+            with T.block("first"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = T.float32(0)
+        for i in T.parallel(16):
+            with T.block("second"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = A[vi] * T.float32(3)
+
+    def transform(sch):
+        sch.vectorize(sch.get_loops("first")[0])
+        sch.parallel(sch.get_loops("second")[0])
+
+    check_schedule(before, expected, transform)
+
+
+def test_what_is_written_twice_below_a_loop_keeps_its_order():
+    @T.prim_func
+    def before(A: T.Buffer((16,), "float32"), B: T.Buffer((16,), "float32")):
+        for i in range(8):
+            with T.block("first"):
+                vi = T.axis.spatial(16, i)
+                B[vi] = T.float32(0)
+            with T.block("second"):
+                vi = T.axis.spatial(16, i + 1)
+                B[vi] = A[vi]
+
+    sch = Schedule(before)
+    with pytest.raises(ScheduleError, match=r"(?s)does not have compact dataflow.*violates condition #2 as a complete"):
+        sch.parallel(sch.get_loops("first")[0])
+
+
 def test_a_consumer_that_reads_more_than_was_written_is_no_stage_pipeline():
     @T.prim_func
     def before(A: T.Buffer((16,), "float32"), C: T.Buffer((16,), "float32")):

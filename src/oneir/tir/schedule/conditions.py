@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from ...arith import Analyzer
@@ -32,6 +33,9 @@ PIPELINE = """Definition of a scope that is a stage pipeline:
 - All the statements in the scope are schedulable statements, i.e. Block and For"""
 
 
+Blocks = Collection[StmtSRef] | None
+
+
 def scope_root_of(state: ScheduleState, sref: StmtSRef, stage_pipeline: bool = False) -> StmtSRef:
     """The block around a statement. Raises `PrimitiveError` for the root block and, with `stage_pipeline`, for a block
     around it that is no stage pipeline.
@@ -44,24 +48,27 @@ def scope_root_of(state: ScheduleState, sref: StmtSRef, stage_pipeline: bool = F
     return scope
 
 
-def is_dominant(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> bool:
-    """Whether a block alone writes what it writes."""
+def is_dominant(state: ScheduleState, block: StmtSRef, scope: StmtSRef, among: Blocks = None) -> bool:
+    """Whether a block alone writes what it writes, in its scope or `among` some blocks of it."""
     writers = state.get_block_scope(scope).buffer_writers
-    return all(len(writers.get(region.buffer, (block,))) == 1 for region in block.stmt.writes)
+    return all(
+        sum(among is None or writer in among for writer in writers.get(region.buffer, (block,))) == 1
+        for region in block.stmt.writes
+    )
 
 
-def complete_violation(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> int:
+def complete_violation(state: ScheduleState, block: StmtSRef, scope: StmtSRef, among: Blocks = None) -> int:
     """The number of the first condition of complete blocks that a block breaks; 0 if it breaks none."""
     stmt: Block = block.stmt
     if any(v.iter_type != IterVar.DataPar for v in stmt.iter_vars):
         return 1
-    if not is_dominant(state, block, scope):
+    if not is_dominant(state, block, scope, among):
         return 2
     written = {region.buffer for region in stmt.writes}
     return 3 if any(region.buffer in written for region in stmt.reads) else 0
 
 
-def reduction_violation(state: ScheduleState, block: StmtSRef, scope: StmtSRef) -> int:
+def reduction_violation(state: ScheduleState, block: StmtSRef, scope: StmtSRef, among: Blocks = None) -> int:
     """The number of the first condition of reduction blocks that a block breaks; 0 if it breaks none."""
     stmt: Block = block.stmt
     if stmt.init is None:
@@ -70,7 +77,7 @@ def reduction_violation(state: ScheduleState, block: StmtSRef, scope: StmtSRef) 
         return 2
     if not only_spatial_and_reduction(stmt):
         return 3
-    if not is_dominant(state, block, scope):
+    if not is_dominant(state, block, scope, among):
         return 4
     reduced = {v.var for v in stmt.iter_vars if v.iter_type == IterVar.CommReduce}
     indexes = any(uses(e, reduced) is not None for w in stmt.writes for r in w.region for e in (r.min, r.extent))
@@ -116,16 +123,25 @@ def check_complete_or_reduction(state: ScheduleState, block: StmtSRef, scope: St
         )
 
 
-def check_subtree_compact_dataflow(state: ScheduleState, sref: StmtSRef, scope: StmtSRef) -> None:
-    """Raises `PrimitiveError` if a block below a loop is neither complete nor a reduction in its scope."""
-    for block in state.child_blocks(sref):
-        if complete_violation(state, block, scope) and reduction_violation(state, block, scope):
+def check_subtree_compact_dataflow(
+    state: ScheduleState, sref: StmtSRef, scope: StmtSRef, writers_below: bool = False
+) -> None:
+    """Raises `PrimitiveError` if a block below a loop is neither complete nor a reduction in its scope.
+
+    With `writers_below`, what blocks write must not be written by others below the loop, and may be elsewhere.
+    """
+    blocks = state.child_blocks(sref)
+    among = blocks if writers_below else None
+    for block in blocks:
+        complete = complete_violation(state, block, scope, among)
+        reduction = reduction_violation(state, block, scope, among) if complete else 0
+        if complete and reduction:
             raise PrimitiveError(
                 state.mod,
                 "The queried subtree {0} in SRef tree does not have compact dataflow, because its child block {1} on "
                 "SRef tree is neither a complete block nor a reduction block.\n"
-                f"It violates condition #{complete_violation(state, block, scope)} as a complete block.\n{COMPLETE}\n"
-                f"It violates condition #{reduction_violation(state, block, scope)} as a reduction block.\n{REDUCTION}",
+                f"It violates condition #{complete} as a complete block.\n{COMPLETE}\n"
+                f"It violates condition #{reduction} as a reduction block.\n{REDUCTION}",
                 sref.stmt,
                 block.stmt,
             )

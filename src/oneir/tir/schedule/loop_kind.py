@@ -19,7 +19,7 @@ def _set_kind(state: ScheduleState, sref: StmtSRef, kind: ForKind, thread: str =
     loop = as_loop(state, sref)
     scope = scope_root_of(state, sref, stage_pipeline=True)
     if state.enable_check:
-        check_subtree_compact_dataflow(state, sref, scope)
+        check_subtree_compact_dataflow(state, sref, scope, writers_below=True)
         _check_blocks(state, sref, loop, kind, thread)
     binding = IterVar(None, Var(thread, loop.loop_var.dtype), IterVar.ThreadIndex, thread) if thread else None
     state.replace(sref, loop.replace(kind=kind, thread_binding=binding))
