@@ -22,7 +22,7 @@ from oneir.runtime.error import OneIRError
 COPIES = 2000 if os.environ.get("ONEIR_TEST_LONG") else 60
 """How many damaged copies of each kind of file are read."""
 SECONDS = 20
-"""After which reading a small file counts as hanging."""
+"""Of the processor, after which reading a small file counts as endless; when it waits, after ten times as many."""
 MEMORY = 2 << 30
 """What reading a small file may take, in bytes, besides what the process has."""
 _EDGES = (0, 1, 0x7F, 0x80, 0xFF)
@@ -160,14 +160,16 @@ def _reports(read: Callable[[], object], copies: Iterable[tuple[Path, bytes | st
         if outside or event in _CODE:
             seen.append(f"{event} {arguments[:1]}")
 
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which ends the process wherever it is
+    for ending in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(ending, signal.SIG_DFL)  # which ends the process wherever it is
     sys.addaudithook(watch)
     try:
         for path, content in copies:
             written(path, content)
             size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-            signal.alarm(SECONDS)
+            signal.setitimer(signal.ITIMER_PROF, SECONDS)
+            signal.alarm(10 * SECONDS)
             watching = True
             try:
                 read()
