@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import oneir
 from oneir.contrib import cc, emcc, ndk, tar, utils, xcode
-from oneir.runtime import llvm
-from oneir.runtime.error import CompileError, LibraryError
+from oneir.runtime import Module, llvm, load_module
+from oneir.runtime.error import CompileError, LibraryError, TypeMismatch
+from oneir.script import tir as T
 
 CODE = "define i32 @twice(i32 %x) {\n  %y = add i32 %x, %x\n  ret i32 %y\n}\n"
 
@@ -112,3 +117,61 @@ def test_archives_stand_for_their_files(tmp_path):
     temp = utils.tempdir()
     files = tar.normalize_file_list_by_unpacking_tars(temp, ["x.o", str(tmp_path / "both.tar")])
     assert files[0] == "x.o" and [Path(file).read_text() for file in files[1:]] == ["a.o", "b.o"]
+
+
+def scale(name: str, factor: float) -> Module:
+    @T.prim_func(private=True)
+    def func(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32")):
+        for i in range(4):
+            B[i] = A[i] * T.float32(factor)
+
+    return oneir.build(oneir.IRModule({name: func.with_attr("global_symbol", name)}))
+
+
+@pytest.mark.skipif(cc.get_cc() is None, reason="there is no compiler here")
+def test_object_files_of_modules_are_linked_to_one_library(tmp_path):
+    parts = [str(tmp_path / f"{name}.o") for name in ("linked_double", "linked_triple")]
+    scale("linked_double", 2).write_to_file(parts[0])
+    scale("linked_triple", 3).write_to_file(parts[1])
+    (tmp_path / "more.o").write_bytes(llvm.compile_ir(CODE, name="more"))
+    cc.create_shared("library.so", ["linked_double.o", parts[1], "more.o"], cwd=str(tmp_path))
+    library = load_module(tmp_path / "library.so")
+    assert sorted(library.names) == ["linked_double", "linked_triple"]
+    b = np.zeros(4, "float32")
+    library["linked_triple"](np.arange(4, dtype="float32"), b)
+    assert b.tolist() == [0, 3, 6, 9]
+    with pytest.raises(TypeMismatch, match="expected a tensor"):
+        library["linked_double"](1, b)
+
+
+@pytest.mark.skipif(cc.get_cc() is None, reason="there is no compiler here")
+def test_two_functions_of_one_name_are_not_linked(tmp_path):
+    for i in range(2):
+        scale("linked_twice", i).write_to_file(tmp_path / f"{i}.o")
+    with pytest.raises(LibraryError, match=r"1\.o has linked_twice, which another object file has, too"):
+        cc.create_shared(str(tmp_path / "library.so"), [str(tmp_path / "0.o"), str(tmp_path / "1.o")])
+
+
+PROGRAM = """
+import ctypes, sys
+import numpy as np
+from oneir import runtime
+assert "sys_halve" not in runtime.system_lib()
+library = ctypes.CDLL(sys.argv[1])
+b = np.zeros(4, "float32")
+runtime.system_lib()["sys_halve"](np.arange(4, dtype="float32"), b)
+assert b.tolist() == [0, 0.5, 1, 1.5]
+module = runtime.system_lib("sys_")
+assert "halve" in module and "sys_halve" not in module
+b[:] = 0
+module["halve"](np.arange(4, dtype="float32"), b)
+print(b.tolist())
+"""
+
+
+@pytest.mark.skipif(cc.get_cc() is None or not Path("/proc/self/maps").exists(), reason="no compiler, or no /proc")
+def test_functions_of_loaded_libraries_are_those_of_the_system_library(tmp_path):
+    scale("sys_halve", 0.5).write_to_file(tmp_path / "halve.o")
+    cc.create_shared(str(tmp_path / "halve.so"), str(tmp_path / "halve.o"))
+    done = subprocess.run([sys.executable, "-c", PROGRAM, tmp_path / "halve.so"], capture_output=True, text=True)
+    assert done.stdout == "[0.0, 0.5, 1.0, 1.5]\n", done.stderr

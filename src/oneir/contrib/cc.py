@@ -8,9 +8,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from ..runtime.error import CompileError, LibraryError
+from ..runtime.library import sealed, table_of_objects, write_file
 
 _C_FLAGS = ("-x", "c", "-std=gnu11", "-O3", "-c", "-fPIC", "-w", "-fwrapv", "-fno-strict-aliasing", "-ffp-contract=off")
 
@@ -35,10 +37,22 @@ def create_shared(
 ) -> None:
     """Makes a shared library `output` of object or source files.
 
-    `cc` is the compiler, `options` are more of its arguments, `cwd` is where it runs, `ccache_env` are variables of
-    its environment. Raises `LibraryError` if there is no compiler, `CompileError` with its messages if it fails.
+    If object files that modules were written to are among them, `load_module` reads the library, with the functions of
+    them all. `cc` is the compiler, `options` are more of its arguments, `cwd` is where it runs, `ccache_env` are
+    variables of its environment. Raises `LibraryError` if there is no compiler and for two functions of one name,
+    `CompileError` with the compiler's messages if it fails.
     """
-    _run(["-shared", "-fPIC"], output, objects, options, cc, cwd, ccache_env)
+    files = [objects] if isinstance(objects, str) else list(objects)
+    folder = cwd or ""
+    table = table_of_objects(os.path.join(folder, file) for file in files)
+    if table is None:
+        return _run(["-shared", "-fPIC"], output, files, options, cc, cwd, ccache_env)
+    with tempfile.TemporaryDirectory() as temporary:
+        file = Path(temporary) / "table.o"
+        file.write_bytes(table)
+        _run(["-shared", "-fPIC"], output, [*files, str(file)], options, cc, cwd, ccache_env)
+    made = Path(folder, output)
+    write_file(made, [sealed(made.read_bytes())])
 
 
 def create_executable(

@@ -65,8 +65,7 @@ def library_bytes(
     metadata = library_metadata(machine, signatures, _kernels(objects))
     linker = linker or _linker()
     if path.suffix in SHARED and linker is not None and machine == host_machine():
-        stub = llvm.compile_ir(stub_ir(metadata), name="the library's table", cpu="generic", features="")
-        content = shared_library([*objects, stub], linker)
+        content = shared_library([*objects, _table(metadata)], linker)
     elif path.suffix in _STATIC and len(objects) == 1:
         # Linkers do not look behind the last section of an object file.
         content = objects[0] + metadata.encode() + len(objects[0]).to_bytes(8, "little")
@@ -133,18 +132,24 @@ def load(path: Path, data: bytes) -> Loaded:
     `data` is what `library_bytes` returned; the file at `path` begins with it. Raises `LibraryError` for a file that is
     damaged, for another machine, or not of that kind.
     """
-    content, trailer = data[: -len(_TRAILER) - 32], data[-len(_TRAILER) - 32 :]
-    if trailer[: len(_TRAILER)] != _TRAILER:
-        raise LibraryError(f"{path} is not a library that export_library wrote, or it is cut short; export it again")
-    if trailer[len(_TRAILER) :] != checksum(content):
-        raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
+    content = _checked_content(path, data)
     if (static := _split_static(content)) is not None:
         code, metadata = static
         signatures = _read_metadata(path, metadata)
         return (lambda: link(code, what=str(path))), signatures, (code,)
     if content[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe") or content[:2] == b"MZ":
-        return _load_shared(path, content)
+        return _load_shared(path)
     return _load_archive(path, content)
+
+
+def _checked_content(path: Path, data: bytes) -> bytes:
+    """The content of a library, without its checksum."""
+    content, trailer = data[: -len(_TRAILER) - 32], data[-len(_TRAILER) - 32 :]
+    if trailer[: len(_TRAILER)] != _TRAILER:
+        raise LibraryError(f"{path} is not a library that export_library wrote, or it is cut short; export it again")
+    if trailer[len(_TRAILER) :] != checksum(content):
+        raise LibraryError(f"{path} is damaged: its checksum does not match; copy or export it again")
+    return content
 
 
 def checksum(content: bytes | memoryview) -> bytes:
@@ -183,6 +188,33 @@ def _split_static(content: bytes) -> tuple[bytes, bytes] | None:
     if not 0 < size < len(content) or content[size : size + 1] != b"{":
         return None
     return content[:size], content[size:-8]
+
+
+def table_of_objects(files: Iterable[str | Path]) -> bytes | None:
+    """The object code that makes a library of files which are linked together, to be linked with them.
+
+    It tells the functions of the object files among them that `export_library` wrote for this machine; None if there is
+    no such file. Raises `LibraryError` for damaged ones, and for functions that several have.
+    """
+    signatures: dict[str, Signature] = {}
+    kernels: list[str] = []
+    for path in map(Path, files):
+        data = path.read_bytes() if path.suffix in _STATIC and path.is_file() else b""
+        if data[-len(_TRAILER) - 32 :][: len(_TRAILER)] != _TRAILER:
+            continue
+        static = _split_static(_checked_content(path, data))
+        if static is None or json.loads(static[1])["machine"] != host_machine():
+            continue
+        more = _read_metadata(path, static[1])
+        if both := sorted(signatures.keys() & more.keys()):
+            raise LibraryError(f"{path} has {', '.join(both)}, which another object file has, too; rename one of them")
+        signatures.update(more)
+        kernels += json.loads(static[1])["kernels"]
+    return _table(library_metadata(host_machine(), signatures, kernels)) if signatures else None
+
+
+def _table(metadata: str) -> bytes:
+    return llvm.compile_ir(stub_ir(metadata), name="the library's table", cpu="generic", features="")
 
 
 # -- archives --
@@ -346,7 +378,30 @@ class _SharedLibrary:
             raise LibraryError(f"{self.path} has no symbol {name!r}; export it again") from None
 
 
-def _load_shared(path: Path, content: bytes) -> Loaded:
+def loaded_libraries() -> list[Loaded]:
+    """The libraries of compiled functions that this process has loaded, by whatever means, in the order of their paths.
+
+    None where the system does not list them in /proc.
+    """
+    maps = Path("/proc/self/maps")
+    lines = maps.read_text().splitlines() if maps.is_file() else []
+    found = []
+    for path in sorted({line.split(maxsplit=5)[5] for line in lines if line.endswith(SHARED)}):
+        try:
+            handle = _ctypes.dlopen(path, os.RTLD_NOLOAD | os.RTLD_LAZY)
+        except OSError:  # deleted, or no library
+            continue
+        try:
+            _ctypes.dlsym(handle, "oneir_library_metadata")
+            found.append(_load_shared(Path(path)))
+        except OSError:
+            pass
+        finally:
+            _ctypes.dlclose(handle)
+    return found
+
+
+def _load_shared(path: Path) -> Loaded:
     shared = _SharedLibrary(path)
     try:
         metadata = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(shared.library, "oneir_library_metadata")))

@@ -19,7 +19,7 @@ from .benchmark import BenchmarkResult, time_evaluator
 from .device import Device
 from .entry import make_entry
 from .error import LibraryError, UnknownFunction, UnsupportedError
-from .library import Linked, ir_signatures, ir_with_metadata, library_bytes, link, load, write_file
+from .library import Linked, ir_signatures, ir_with_metadata, library_bytes, link, load, loaded_libraries, write_file
 from .object import Object
 from .object_file import read_symbols
 from .once import new_lock
@@ -400,12 +400,31 @@ def load_static_library(path: str | Path, func_names: Sequence[str] = ()) -> Mod
     return module
 
 
-def system_lib(symbol_prefix: str = "") -> Module:
-    """The module of the functions that are a part of this program itself; libraries are loaded by their paths instead.
+class _Loaded:
+    """Functions of libraries that are loaded already, by their names without a prefix."""
 
-    A program in Python has none. Those in C call functions by the names that `export_library(header=...)` declares.
+    def __init__(self, links: Mapping[str, Callable[[], Linked]], prefix: str):
+        self.links, self.prefix = links, prefix
+
+    def symbol(self, name: str) -> int:
+        """The address of a function."""
+        name = self.prefix + name.removeprefix(SYMBOL_PREFIX)
+        return self.links[name]().symbol(SYMBOL_PREFIX + name)
+
+
+def system_lib(symbol_prefix: str = "") -> Module:
+    """The module of all compiled functions that are in this process already.
+
+    They are those of shared libraries that it has loaded, by `ctypes.CDLL` for instance, on systems that list these in
+    /proc. Of names that begin with `symbol_prefix`, and no others, the module has the rest.
     """
-    return Module.from_objects((), {})
+    links: dict[str, Callable[[], Linked]] = {}
+    signatures: dict[str, Signature] = {}
+    for code, functions, _ in loaded_libraries():
+        for name, signature in functions.items():
+            if name.startswith(symbol_prefix) and name not in links:
+                links[name], signatures[name.removeprefix(symbol_prefix)] = code, signature
+    return Module(lambda: _Loaded(links, symbol_prefix), signatures)
 
 
 def enabled(target: str) -> bool:
