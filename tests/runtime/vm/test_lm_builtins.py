@@ -40,6 +40,18 @@ def test_windows_take_the_places_of_the_oldest(sinks: int) -> None:
         builtin("attention_kv_cache_window_override_with_sinks", cache, array(np.zeros((17, 3), "float32")), 16, sinks)
 
 
+def test_a_window_goes_on_behind_the_rows_that_the_cache_was_made_with() -> None:
+    first = np.arange(6, dtype="int32").reshape(3, 2)
+    cache = builtin("attention_kv_cache_create", array(first), (5, 2), -1)
+    cache = builtin("attention_kv_cache_append", cache, array(np.array([[6, 7]], "int32")))
+    new = np.array([[8, 9], [10, 11], [12, 13]], "int32")
+    view = builtin(
+        "attention_kv_cache_view", builtin("attention_kv_cache_window_override", cache, array(new), 5)
+    ).numpy()
+    # The fifth place is free; the next two rows take the places of the oldest.
+    assert view.tolist() == [[10, 11], [12, 13], [4, 5], [6, 7], [8, 9]]
+
+
 def test_rows_are_replaced_and_dropped() -> None:
     caches = [builtin("attention_kv_cache_create", array(np.ones((4, 2), "int32")), (4, 2), -1) for _ in range(2)]
     new = np.arange(8, dtype="int32").reshape(4, 2)

@@ -42,6 +42,8 @@ class KVCache(Object):
         count = self.filled + value.shape[0]
         self._reserve(count)
         self._part(self.data, self.filled, count).copyfrom(value)
+        if self.position == self.filled:
+            self.position = count
         self.filled = count
 
     def update(self, value: Tensor) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch_programs import as_module
 
+import oneir
+from oneir import relax
 from oneir.ir import assert_structural_equal
 from oneir.relax.frontend.torch import from_exported_program, from_fx
 from oneir.script import ir_module
@@ -156,3 +159,20 @@ def test_extents_that_a_traced_module_returns_are_a_shape() -> None:
 
     traced = torch.fx.symbolic_trace(as_module(lambda x: x.size(), 1))
     assert_structural_equal(from_fx(traced, [((1, 3), "float32")]), Expected)
+
+
+def test_a_result_that_is_none_is_returned_as_none() -> None:
+    @ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((3,), dtype="float32")) -> R.Tuple(R.Tensor((3,), dtype="float32"), R.Object):
+            with R.dataflow():
+                y = R.negative(x)
+                gv = (y, R.null_value())
+                R.output(gv)
+            return gv
+
+    check(lambda x: (-x, None), Expected, torch.ones(3))
+    vm = relax.VirtualMachine(relax.build(Expected, "llvm"), oneir.cpu())
+    negative, nothing = vm["main"](oneir.runtime.tensor(np.ones(3, "float32")))
+    assert nothing is None and negative.numpy().tolist() == [-1, -1, -1]

@@ -12,6 +12,7 @@ from ....ir.module import IRModule
 from ....runtime.error import TypeMismatch, UnsupportedError
 from ...expr import Tuple as GraphTuple
 from ...expr import Var
+from ...op.base import null_value
 from ...struct_info import TensorStructInfo
 from ..common import attach_params
 from . import operators
@@ -180,7 +181,11 @@ class ExportedProgramImporter(AtenImporter):
 
     def output(self, values: Any, unwrap: bool, no_bind: bool) -> Any:
         specs = self.program.graph_signature.output_specs
-        results = [v for v, spec in zip(values, specs, strict=True) if spec.kind.name == "USER_OUTPUT"]
+        results = [
+            null_value() if v is None else v
+            for v, spec in zip(values, specs, strict=True)
+            if spec.kind.name == "USER_OUTPUT"
+        ]
         if unwrap and len(results) == 1:
             return self.result(results[0])
         if no_bind:
