@@ -83,3 +83,57 @@ def test_one_buffer_is_no_copy():
                 A[vi] = T.float32(0)
 
     assert not has_reshape_pattern(fill)
+
+
+def test_rows_of_ragged_tensors():
+    @T.prim_func
+    def split_heads(
+        A: T.Buffer((60, 8), "float32"), starts: T.Buffer((5,), "int32"), B: T.Buffer((60, 2, 4), "float32")
+    ):
+        for b in range(4):
+            with T.block("sequence"):
+                vb = T.axis.spatial(4, b)
+                for i in range(starts[vb + 1] - starts[vb]):
+                    for h, f in T.grid(2, 4):
+                        with T.block("row"):
+                            vi, vh, vf = T.axis.remap("SSS", [i, h, f])
+                            B[starts[vb] + vi, vh, vf] = A[starts[vb] + vi, vh * 4 + vf]
+
+    @T.prim_func
+    def swap(A: T.Buffer((60, 8), "float32"), starts: T.Buffer((5,), "int32"), B: T.Buffer((60, 4, 2), "float32")):
+        for b in range(4):
+            with T.block("sequence"):
+                vb = T.axis.spatial(4, b)
+                for i in range(starts[vb + 1] - starts[vb]):
+                    for h, f in T.grid(2, 4):
+                        with T.block("row"):
+                            vi, vh, vf = T.axis.remap("SSS", [i, h, f])
+                            B[starts[vb] + vi, vf, vh] = A[starts[vb] + vi, vh * 4 + vf]
+
+    assert has_reshape_pattern(split_heads)
+    assert not has_reshape_pattern(swap)
+
+
+def test_copies_in_blocks_of_blocks():
+    @T.prim_func
+    def tiled(A: T.Buffer((4, 6), "float32"), B: T.Buffer((24,), "float32")):
+        for i in range(4):
+            with T.block("row"):
+                vi = T.axis.spatial(4, i)
+                for j in range(6):
+                    with T.block("element"):
+                        vj = T.axis.spatial(6, j)
+                        B[vi * 6 + vj] = A[vi, vj]
+
+    @T.prim_func
+    def every_second(A: T.Buffer((4, 6), "float32"), B: T.Buffer((24,), "float32")):
+        for i in range(4):
+            with T.block("row"):
+                vi = T.axis.spatial(4, i)
+                for j in range(3):
+                    with T.block("element"):
+                        vj = T.axis.spatial(3, j)
+                        B[vi * 6 + vj * 2] = A[vi, vj * 2]
+
+    assert has_reshape_pattern(tiled)
+    assert not has_reshape_pattern(every_second)

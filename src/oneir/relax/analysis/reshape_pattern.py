@@ -7,33 +7,42 @@ from typing import Any
 
 from ...arith import Analyzer, IterMapLevel, detect_iter_map
 from ...ir.expr import IntImm, PrimExpr, Var, const
+from ...ir.visitor import post_order_visit
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
-    """Whether a function copies its first buffer to its last one, each element to its index in row-major order."""
+    """Whether a function copies its first buffer to its last one, each element to its index in row-major order.
+
+    Where numbers in memory say how many rows are copied, as those of a ragged tensor's parts, they are taken to be all.
+    """
     if len(func.params) < 2:
         return False
     source, target = func.buffer_map.get(func.params[0]), func.buffer_map.get(func.params[-1])
     if source is None or target is None or source.dtype != target.dtype:
         return False
-    block = _only_block(func.body)
-    if block is None or not isinstance(block.body, BufferStore) or block.init is not None:
+    blocks = _nested_blocks(func.body)
+    if not blocks or not isinstance(blocks[-1].body, BufferStore) or any(b.init is not None for b in blocks):
         return False
-    store, load = block.body, block.body.value
+    store, load = blocks[-1].body, blocks[-1].body.value
     if store.buffer is not target or not isinstance(load, BufferLoad) or load.buffer is not source:
         return False
     analyzer = Analyzer()
     domains: dict[Var, Any] = {}
-    for iter_var in block.iter_vars:
+    for iter_var in (v for block in blocks for v in block.iter_vars):
         if iter_var.iter_type != iter_var.DataPar:
             return False
         domains[iter_var.var] = iter_var.dom
         analyzer.bind(iter_var.var, iter_var.dom)
-    count = _product([domain.extent for domain in domains.values()])
+    extents = [domain.extent for domain in domains.values()]
     sizes = _product(source.shape), _product(target.shape)
+    if any(map(_reads_memory, extents)):
+        return analyzer.can_prove_equal(*sizes) and analyzer.can_prove_equal(
+            _flat(load.indices, source.shape), _flat(store.indices, target.shape)
+        )
+    count = _product(extents)
     if not all(analyzer.can_prove_equal(count, size) for size in sizes):
         return False
     if isinstance(count, IntImm) and not count.value:
@@ -47,20 +56,26 @@ def has_reshape_pattern(func: PrimFunc) -> bool:
     return not domains or bool(detect_iter_map([written], domains, True, IterMapLevel.Bijective).indices)
 
 
-def _only_block(stmt: Any) -> Block | None:
-    """The block at the bottom of loops, and of blocks without variables; None if anything else is on the way."""
-    block: Block | None = None
+def _nested_blocks(stmt: Any) -> list[Block]:
+    """The blocks that stand in one another, with loops around them, the innermost last; none if one has a predicate."""
+    blocks: list[Block] = []
     while True:
         if isinstance(stmt, For):
             stmt = stmt.body
-        elif isinstance(stmt, BlockRealize) and (block is None or not block.iter_vars):
+        elif isinstance(stmt, BlockRealize):
             predicate = stmt.predicate
             if not (isinstance(predicate, IntImm) and predicate.value):
-                return None
-            block = stmt.block
-            stmt = block.body
+                return []
+            blocks.append(stmt.block)
+            stmt = stmt.block.body
         else:
-            return block
+            return blocks
+
+
+def _reads_memory(expr: PrimExpr) -> bool:
+    found: list[BufferLoad] = []
+    post_order_visit(expr, lambda node: found.append(node) if isinstance(node, BufferLoad) else None)
+    return bool(found)
 
 
 def _product(extents: Sequence[PrimExpr]) -> PrimExpr:
