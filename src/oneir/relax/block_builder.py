@@ -68,8 +68,8 @@ class Names:
         """Takes a name."""
         self.counts.setdefault(name, 0)
 
-    def fresh(self, name: str) -> str:
-        """The name itself, or with a number."""
+    def fresh(self, name: str, separator: str = "") -> str:
+        """The name itself, or with a number behind `separator`."""
         name = "".join(c if c.isalnum() or c == "_" else "_" for c in name) or "v"
         if name not in self.counts:
             self.counts[name] = 0
@@ -77,7 +77,7 @@ class Names:
         count = self.counts[name]
         while True:
             count += 1
-            numbered = f"{name}{count}"
+            numbered = f"{name}{separator}{count}"
             if numbered not in self.counts:
                 break
         self.counts[name] = count

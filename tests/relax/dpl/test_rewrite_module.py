@@ -189,8 +189,8 @@ def test_functions_that_the_replacement_calls_come_along() -> None:
         def main(x: R.Tensor((4,), "float32")) -> R.Tensor((4,), "float32"):
             cls = Expected
             with R.dataflow():
-                lv = R.call_tir(cls.loops1, (x,), out_sinfo=R.Tensor((4,), "float32"))
-                gv = R.call_tir(cls.loops1, (lv,), out_sinfo=R.Tensor((4,), "float32"))
+                lv = R.call_tir(cls.loops_1, (x,), out_sinfo=R.Tensor((4,), "float32"))
+                gv = R.call_tir(cls.loops_1, (lv,), out_sinfo=R.Tensor((4,), "float32"))
                 R.output(gv)
             return gv
 
@@ -199,7 +199,7 @@ def test_functions_that_the_replacement_calls_come_along() -> None:
             return x
 
         @T.prim_func(private=True)
-        def loops1(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+        def loops_1(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
             for i in range(4):
                 with T.block("exp"):
                     vi = T.axis.spatial(4, i)

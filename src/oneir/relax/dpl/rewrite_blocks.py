@@ -52,7 +52,7 @@ def rewrite_module(rewriter: PatternMatchingRewriter, mod: IRModule) -> IRModule
     names = Names()
     for var in mod.functions:
         names.reserve(var.name_hint)
-    rename = _Rename({var: _renamed(var, names.fresh(var.name_hint)) for var in added})
+    rename = _Rename({var: _renamed(var, names.fresh(var.name_hint, "_")) for var in added})
     functions = {var: rename.visit_expr(changed[var]) if var in changed else f for var, f in mod.functions.items()}
     for var, func in added.items():
         functions[rename.variables[var]] = rename.visit_expr(func) if isinstance(func, Function) else func
