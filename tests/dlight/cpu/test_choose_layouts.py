@@ -169,6 +169,40 @@ def test_residuals_pooling_and_broadcasts_follow_the_layout():
     assert_close(run(graph(x.shape, build), x), torch.cat([pooled, pooled], 1).numpy())
 
 
+@pytest.mark.parametrize(("channels", "groups", "images"), [(16, 1, 2), (24, 4, 1), (32, 8, 2), (10, 10, 1)])
+def test_groups_of_channels_follow_the_layout(channels, groups, images):
+    first, second = normal(channels, 8, 1, 1), normal(8, channels, 1, 1)
+    scale, shift = normal(channels), normal(channels)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(first)))
+        y = builder.emit(relax.op.nn.group_norm(y, relax.const(scale), relax.const(shift), groups, 1, [2, 3]))
+        return relax.op.nn.conv2d(builder.emit(relax.op.nn.relu(y)), relax.const(second))
+
+    mod, shape = graph((images, 8, 20, 17), build), (images, 8, 20, 17)
+    layouts = [v.name_hint for v in chosen(mod).functions if v.name_hint.startswith("layout")]
+    assert len(layouts) == 2  # what enters and what leaves
+    x = normal(*shape)
+    inner = torch.nn.functional.conv2d(torch.tensor(x).double(), torch.tensor(first).double())
+    inner = torch.nn.functional.group_norm(inner, groups, torch.tensor(scale).double(), torch.tensor(shift).double())
+    assert_close(run(mod, x), torch.nn.functional.conv2d(torch.relu(inner), torch.tensor(second).double()).numpy())
+
+
+def test_what_mixes_rows_and_channels_keeps_its_layout():
+    """A reshape that makes channels of rows runs along two dimensions at once, so the images are transposed first."""
+    weight = normal(6, 8, 1, 1)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(weight)))
+        y = builder.emit(relax.op.reshape(builder.emit(relax.op.exp(y)), (2, 3, 10, 4)))
+        return relax.op.multiply(y, y)
+
+    mod, x = graph((2, 8, 5, 4), build), normal(2, 8, 5, 4)
+    assert any(v.name_hint.startswith("layout") for v in chosen(mod).functions)
+    product = np.einsum("nchw,oc->nohw", x, weight[:, :, 0, 0])
+    assert_close(run(mod, x), (np.exp(product) ** 2).reshape(2, 3, 10, 4))
+
+
 def test_flattening_reads_channels_in_their_declared_order():
     weight, head = normal(8, 3, 3, 3), normal(8 * 4 * 5, 6)
 

@@ -73,6 +73,13 @@ def loops_of(func: tir.PrimFunc) -> list[tir.For]:
     return found
 
 
+def buffers_of(func: tir.PrimFunc) -> list[tir.Buffer]:
+    """The buffers that the blocks of a function allocate."""
+    found: list[tir.Buffer] = []
+    post_order_visit(func.body, lambda n: found.extend(n.alloc_buffers) if isinstance(n, tir.Block) else None)
+    return found
+
+
 def of_kind(func: tir.PrimFunc, kind: tir.ForKind) -> list[tir.For]:
     return [loop for loop in loops_of(func) if loop.kind == kind]
 
@@ -314,6 +321,40 @@ def test_long_moments_are_exact():
 def test_only_long_sums_of_floats_are_split(build, shape, dtype, parts):
     text = scheduled(kernel(build, shape, dtype=dtype)).script()
     assert ("_rf[" in text) == parts
+
+
+def columns(groups: int, count: int, rows: int, outer: int = 1):
+    """Sums over groups of neighbouring columns, and over the rows of images."""
+
+    @T.prim_func
+    def main(A: T.Buffer((outer, rows, groups * count), "float32"), B: T.Buffer((outer, groups), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for n, g, k, c in T.grid(outer, groups, rows, count):
+            with T.block("B"):
+                vn, vg, vk, vc = T.axis.remap("SSRR", [n, g, k, c])
+                with T.init():
+                    B[vn, vg] = T.float32(0)
+                B[vn, vg] = B[vn, vg] + A[vn, vk, vg * count + vc]
+
+    return main
+
+
+@pytest.mark.parametrize(
+    ("groups", "count", "rows", "outer", "apart"),
+    [
+        (8, 4, 300, 1, True),
+        (3, 10, 5000, 2, True),  # long columns, in parts
+        (8, 4, 30, 1, False),  # too few rows
+        (8, 1, 300, 1, False),  # one column a group
+    ],
+)
+def test_groups_of_columns_are_vectors(groups, count, rows, outer, apart):
+    func = columns(groups, count, rows, outer)
+    extents = [[int(d) for d in buffer.shape] for buffer in buffers_of(scheduled(func))]
+    assert ([outer, groups * count] in extents) == apart
+    x = random(outer, rows, groups * count)
+    expected = x.astype("float64").reshape(outer, rows, groups, count).sum((1, 3))
+    np.testing.assert_allclose(outcome(func, x), expected, atol=1e-6 * np.sqrt(rows * count) * 4)
 
 
 def test_what_starts_with_zero_need_not_be_a_sum():

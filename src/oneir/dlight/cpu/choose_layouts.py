@@ -34,6 +34,7 @@ from ...relax.struct_info import TensorStructInfo
 from ...relax.transform import DeadCodeElimination
 from ...relax.transform.bundle_model_params import num_input_of
 from ...relax.transform.lift_transform_params import LIFTED
+from ...runtime.error import ScheduleError
 from ...runtime.registry import register_func
 from ...runtime.tensor import Tensor
 from ...target.cpu import CPUInfo, cpu_info
@@ -41,11 +42,12 @@ from ...target.target import Target
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BufferStore
+from ...tir.stmt import Block, BufferStore, Stmt
 from ...tir.stmt_functor import loads
+from ...tir.transform.simplify import SimplifyConfig, simplify
 from ...topi import transpose
 from ..analysis.contraction import dot_length, operands
-from ..analysis.leaves import extent_of, variables
+from ..analysis.leaves import extent_of, leaves, plain_schedule, variables
 from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
 from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout
@@ -183,7 +185,7 @@ class _Choose(PyExprMutator):
         """The accesses of a function to its buffers; None where their layouts cannot be changed."""
         func = self.mod[gvar] if isinstance(gvar, GlobalVar) else None
         if gvar not in self.blocks and isinstance(func, PrimFunc) and can_be_changed(func):
-            self.blocks[gvar] = _Accesses.of(func)
+            self.blocks[gvar] = _Accesses.of(func).without_views()
         return self.blocks.get(gvar)
 
     def in_layout(self, value: Expr, given: Axes | None, wanted: Layout | None) -> Expr:
@@ -304,6 +306,24 @@ class _Accesses:
         contractions = [(step, pair) for step in finder.found if (pair := operands(step.block)) is not None]
         return _Accesses(func, params, finder.found, contractions)
 
+    def without_views(self) -> _Accesses:
+        """The accesses once reshapes inside of the function are index arithmetic, where all blocks follow dimensions
+        then: groups of channels, which a reshape splits from the others, are some of the channels.
+        """
+        if self.contractions or len(self.steps) < 2 or all(step.follows_dimensions() for step in self.steps):
+            return self
+        sch = plain_schedule(self.func)
+        for leaf in leaves(sch) or ():
+            consumers = [sch.get(consumer).body for consumer in sch.get_consumers(leaf.handle)]
+            if (len(consumers) == 1 and _is_view(consumers[0])) or (consumers and _is_view(leaf.block.body)):
+                try:
+                    sch.compute_inline(leaf.handle)
+                except ScheduleError:
+                    return self
+        func = sch.mod["main"]
+        inlined = _Accesses.of(simplify(func.replace(attrs=self.func.attrs), SimplifyConfig()))
+        return inlined if all(step.follows_dimensions() for step in inlined.steps) else self
+
     def plan(
         self, given: Sequence[Axes | None], constant: Sequence[bool], inside: bool, info: CPUInfo
     ) -> dict[Buffer, Layout] | None:
@@ -382,6 +402,11 @@ class _Accesses:
                     if access.buffer not in layouts and access.indices:
                         layouts[access.buffer] = Permuted(_axes_for(access.indices, order, step.spatial()))
                         changed = True
+
+
+def _is_view(body: Stmt) -> bool:
+    """Whether a block stores elements as it loads them."""
+    return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
 
 
 def _is_identity(layout: Layout) -> bool:

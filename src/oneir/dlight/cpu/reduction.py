@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...ir.expr import FloatImm, PrimExpr, Var, as_int
+from ...ir.expr import Add, FloatImm, Mul, PrimExpr, Var, as_int
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
 from ...target.target import Target
@@ -57,6 +57,7 @@ class Reduction(CPUScheduleRule):
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None
         inline_cheap_producers(sch)
+        with_sums_of_columns(sch)
         sch = with_long_sums_in_parts(sch)
         found = leaves(sch) or []
         outer = shared_axes(sch, found)
@@ -70,7 +71,7 @@ class Reduction(CPUScheduleRule):
             except ScheduleError:
                 continue
         for leaf in found:
-            schedule_alone(sch, leaf)
+            schedule_alone(sch, leaf, cpu_info(target).vector_bytes)
         return sch
 
 
@@ -134,6 +135,65 @@ def _inline_backwards(sch: Schedule, leaf: Leaf) -> bool:
     except ScheduleError:
         return False
     return True
+
+
+# -- sums over several neighbouring columns --
+
+
+def with_sums_of_columns(sch: Schedule) -> None:
+    """Sums over groups of columns become sums of columns, which are vectors, and then sums of those.
+
+    for g, k, c in T.grid(8, 3136, 4):                    for j, k in T.grid(32, 3136):
+        total[g] += A[k, g * 4 + c]               ->          column[j] += A[k, j]
+                                                          for g, c in T.grid(8, 4):
+                                                              total[g] += column[g * 4 + c]
+    """
+    for leaf in leaves(sch) or ():
+        axes = grouped_columns(leaf)
+        if axes is not None:
+            sum_columns(sch, leaf, *axes)
+
+
+def grouped_columns(leaf: Leaf) -> tuple[int, int] | None:
+    """The positions of a spatial axis of groups and of the reduction axis over a group's neighbouring columns, where
+    rows enough are summed besides; else None.
+    """
+    own = {region.buffer for region in leaf.block.writes}
+    innermost = [load.indices[-1] for load in loads(leaf.block.body) if load.buffer not in own and load.indices]
+    groups = {_group_and_column(leaf, index) for index in innermost}
+    found = groups.pop() if len(groups) == 1 else None
+    if found is None or None in leaf.extents:
+        return None
+    return found if _steps_of(leaf) >= LONG * (leaf.extents[found[1]] or 1) else None
+
+
+def _group_and_column(leaf: Leaf, index: PrimExpr) -> tuple[int, int] | None:
+    """The positions of the axes of an index `group * columns + column`; None for another one."""
+    if not isinstance(index, Add) or not isinstance(index.a, Mul):
+        return None
+    axes: dict[PrimExpr, int] = {iv.var: i for i, iv in enumerate(leaf.block.iter_vars)}
+    group, column = axes.get(index.a.a), axes.get(index.b)
+    if group is None or column is None:
+        return None
+    kinds = [iv.iter_type for iv in leaf.block.iter_vars]
+    if (kinds[group], kinds[column]) != (IterVar.DataPar, IterVar.CommReduce):
+        return None
+    return (group, column) if as_int(index.a.b) == leaf.extents[column] else None
+
+
+def sum_columns(sch: Schedule, leaf: Leaf, group: int, column: int) -> None:
+    """Sums the columns of a reduction first."""
+    first = sum(iv.iter_type == IterVar.DataPar for iv in leaf.block.iter_vars)
+    count = leaf.extents[column]
+    part = sch.rfactor(leaf.loops[column], group + 1)
+
+    def columns(*at: PrimExpr) -> list[PrimExpr]:
+        return [*at[:group], at[group] * count + at[group + 1], *at[group + 2 :]]
+
+    for i in range(len(leaf.block.writes)):
+        sch.transform_layout(part, ("write", i), columns)
+    sch.transform_block_layout(part, lambda c, *at: [*at[:group], at[group] * count + c, *at[group + 1 :]])
+    sch.reorder_block_iter_var(leaf.handle, [*range(1, first + 1), 0])
 
 
 # -- long sums --
@@ -350,8 +410,11 @@ def _steps_of(leaf: Leaf) -> int:
     return steps([iv for iv in leaf.block.iter_vars if iv.iter_type == IterVar.CommReduce])
 
 
-def schedule_alone(sch: Schedule, leaf: Leaf) -> None:
-    """Schedules a block by itself: its outer axes on threads; those of a reduction to very few elements, too."""
+def schedule_alone(sch: Schedule, leaf: Leaf, registers: int) -> None:
+    """Schedules a block by itself: its outer axes on threads; those of a reduction to very few elements, too.
+
+    `registers`: the bytes of one.
+    """
     if not leaf.reduces:
         schedule_leaf(sch, leaf)
         return
@@ -365,6 +428,10 @@ def schedule_alone(sch: Schedule, leaf: Leaf) -> None:
         _, reduction = fuse_contiguous(sch, leaf.handle, [iv.var for iv in leaf.block.iter_vars][-count:], reduction)
     else:
         outer = spatial[:-1]
+        width = shared_width([leaf], [axis], registers)
+        if width is not None:
+            chunk, spatial[-1] = sch.split(spatial[-1], [None, width])
+            outer = [*outer, chunk]
         if not (is_window(leaf, axis) and _steps_of(leaf) <= UNROLLED):
             sch.reorder(*reduction, spatial[-1])
     parallelize(sch, outer, leaf.work)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...ir.container import Array
-from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ...ir.expr import IntImm, PrimExpr, Range, Var, as_int, const
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.tensor import Tensor, empty, tensor
 from ...tir.buffer import Buffer, decl_buffer
@@ -216,21 +216,23 @@ class _Relayout(Mapper):
 
 
 def follow_memory(stmt: Stmt) -> Stmt:
-    """A plain nest around one block with its loops in the order of the memory that the block writes; other nests
-    unchanged.
+    """A plain nest around one block with its loops in the order of the memory that the block writes, then of that which
+    it reduces; other nests unchanged.
     """
     loops: list[For] = []
     inner = stmt
     while isinstance(inner, For):
         loops.append(inner)
         inner = inner.body
-    if not isinstance(inner, BlockRealize) or not isinstance(inner.block.body, BufferStore):
+    if not isinstance(inner, BlockRealize):
         return stmt
-    block, store, values = inner.block, inner.block.body, list(inner.iter_values)
-    if len(values) != len(loops) or any(v is not loop.loop_var for v, loop in zip(values, loops, strict=True)):
+    block, values = inner.block, list(inner.iter_values)
+    accesses = _StoresAndLoads()
+    accesses(block.body)
+    if not accesses.stores or len(values) != len(loops) or not all(map(_is_bound, values, loops)):
         return stmt
     axes = list(block.iter_vars)
-    order = memory_order(store, axes)
+    order = memory_order(accesses, axes)
     if order == list(range(len(axes))):
         return stmt
     realize = inner.replace(
@@ -239,13 +241,46 @@ def follow_memory(stmt: Stmt) -> Stmt:
     return nest([loops[i] for i in order], realize)
 
 
-def memory_order(store: BufferStore, axes: Sequence[IterVar]) -> list[int]:
-    """The axes in the order in which a store uses them as indices; those that it does not use come last."""
-    place = {}
-    for position, index in enumerate(store.indices):
-        for var in variables(index):
-            place.setdefault(var, position)
-    return sorted(range(len(axes)), key=lambda i: (place.get(axes[i].var, len(store.indices)), i))
+def _is_bound(value: PrimExpr, loop: For) -> bool:
+    """Whether an axis has the values of a loop; that may be a single one."""
+    return value is loop.loop_var or (as_int(loop.extent) == 1 and as_int(value) == as_int(loop.min))
+
+
+class _StoresAndLoads(Visitor):
+    """The stores and loads of a block's body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stores: list[BufferStore] = []
+        self.loads: list[BufferLoad] = []
+
+    def visit_BufferStore(self, store: BufferStore) -> None:
+        self.stores.append(store)
+        self.generic_visit(store)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        self.loads.append(load)
+        self.generic_visit(load)
+
+
+def memory_order(accesses: _StoresAndLoads, axes: Sequence[IterVar]) -> list[int]:
+    """The axes in the order in which the first store uses them as indices, and then a load, where all that is loaded
+    besides the results is elements of one buffer. Of those that neither uses, reduction axes come last, others first.
+    """
+    results = {store.buffer for store in accesses.stores}
+    operands = [load for load in accesses.loads if load.buffer not in results]
+    ordered = [accesses.stores[0], *(operands[:1] if len({load.buffer for load in operands}) == 1 else [])]
+    place: dict[Var, tuple[int, int]] = {}
+    for number, access in enumerate(ordered):
+        for position, index in enumerate(access.indices):
+            for var in variables(index):
+                place.setdefault(var, (number, position))
+
+    def key(i: int) -> tuple[int, int, int]:
+        unused = (len(ordered), 0) if axes[i].iter_type == IterVar.CommReduce else (-1, 0)
+        return (*place.get(axes[i].var, unused), i)
+
+    return sorted(range(len(axes)), key=key)
 
 
 def nest(loops: Sequence[For], body: Stmt) -> Stmt:
