@@ -336,7 +336,11 @@ int64(i * 4 + j) // 4 -> int64(i)
 int32(w) -> int32(w)
 int32(w + 1) -> int32(w + 1)
 int64(int32(w)) -> int64(int32(w))
-shift_left(x, 3) -> x * 8
+shift_left(x, 3) -> shift_left(x, 3)
+shift_left(i, 3) -> i * 8
+shift_left(i, 28) -> i * 268435456
+shift_left(i, 29) -> shift_left(i, 29)
+shift_right(shift_left(x, 28), 28) -> shift_left(x, 28) // 268435456
 shift_right(x, 2) -> x // 4
 shift_right(i * 4 + j, 2) -> i
 shift_left(x, 40) -> shift_left(x, 40)

@@ -86,6 +86,15 @@ def scale_bounds(a: Bounds, factor: int) -> Bounds:
     return clip(a[1] * factor), clip(a[0] * factor)
 
 
+def keeps_bits(bounds: Bounds, count: int, dtype: DataType) -> bool:
+    """Whether values in some bounds are multiplied when they are shifted to the left: no bit is shifted out.
+
+    Programs extend signs by shifting bits out, `x << 28 >> 28`, so unlike products shifts may leave their dtype.
+    """
+    low, high = dtype_bounds(dtype)
+    return low <= bounds[0] << count and bounds[1] << count <= high
+
+
 def union_bounds(a: Bounds, b: Bounds) -> Bounds:
     """The smallest bounds that hold both."""
     return min(a[0], b[0]), max(a[1], b[1])
@@ -310,14 +319,11 @@ class BoundAnalyzer:
         return least, greatest
 
     def visit_shift_left(self, call: e.Call, value: e.PrimExpr, count: e.PrimExpr) -> Bounds:
-        amount = count.value if isinstance(count, e.IntImm) else -1
-        if 0 <= amount < call.dtype.bits:
-            return scale_bounds(self.visit(value), 1 << amount)
-        (low, high), everything = self.visit(value), dtype_bounds(call.dtype)
-        first, last = self.visit(count)
-        if low < 0 or first < 0 or last >= call.dtype.bits or high << last > everything[1]:
-            return everything  # a negative count, or bits that are shifted out
-        return low << first, high << last
+        bounds, (first, last) = self.visit(value), self.visit(count)
+        if first < 0 or last >= call.dtype.bits or not keeps_bits(bounds, last, call.dtype):
+            return dtype_bounds(call.dtype)
+        low, high = bounds
+        return low << (last if low < 0 else first), high << (first if high < 0 else last)
 
     def visit_bitwise_and(self, call: e.Call, a: e.PrimExpr, b: e.PrimExpr) -> Bounds:
         highs = [high for low, high in (self.visit(a), self.visit(b)) if low >= 0]

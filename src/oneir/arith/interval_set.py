@@ -14,7 +14,7 @@ from ..ir.op import Op
 from ..ir.visitor import deep_recursion
 from ..runtime.error import TypeMismatch, UnsupportedError
 from ..runtime.hook import Hook
-from .const_int_bound import POS_INF
+from .const_int_bound import POS_INF, keeps_bits
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
@@ -398,10 +398,11 @@ class IntSetEvaluator:
         if name == "tir.if_then_else":
             return union([self.visit(call.args[1]), self.visit(call.args[2])], self.analyzer)
         if name in ("tir.shift_left", "tir.shift_right"):
-            count = as_int(call.args[1])
+            value, count, left = call.args[0], as_int(call.args[1]), name == "tir.shift_left"
             if count is not None and 0 <= count < call.dtype.bits - 1:
                 factor = e.const(1 << count, call.dtype)
-                return self.visit((e.Mul if name == "tir.shift_left" else e.FloorDiv)(call.args[0], factor))
+                if not left or keeps_bits(self.analyzer.bounds(value), count, call.dtype):
+                    return self.visit((e.Mul if left else e.FloorDiv)(value, factor))
         if not self._depends(call):
             return IntervalSet(call, call)
         return self._constant(call)

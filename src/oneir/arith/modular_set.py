@@ -147,7 +147,7 @@ class ModularAnalyzer:
             count = e.as_int(expr.args[1])
             if count is not None and 0 <= count < expr.dtype.bits:
                 coeff, base = self.visit(expr.args[0])
-                return self._ring(expr, coeff << count, base << count)
+                return reduced(math.gcd(coeff << count, 1 << expr.dtype.bits), base << count)
         if name == "tir.shift_right":
             count = e.as_int(expr.args[1])
             if count is not None and 0 <= count < expr.dtype.bits - 1:

@@ -19,7 +19,7 @@ from ..ir.op import Op
 from ..runtime.once import once
 from . import rules as table
 from .boolean import as_and_of_ors
-from .const_int_bound import Bounds, is_index_like
+from .const_int_bound import Bounds, is_index_like, keeps_bits
 from .pattern import COMMUTATIVE, Overflow, Rule, Shape, parse_rules, same, shape_of
 from .vector_simplify import vector_binary
 
@@ -612,9 +612,9 @@ class RewriteSimplifier:
         if isinstance(count, e.IntImm) and call.dtype.is_scalar and 0 <= count.value < call.dtype.bits - 1:
             if count.value == 0:
                 return value
-            factor = e.IntImm(call.dtype, 1 << count.value)
-            if is_index_like(call.dtype):
-                return self.binary(e.Mul if call.op.name == "tir.shift_left" else e.FloorDiv, value, factor)
+            factor, left = e.IntImm(call.dtype, 1 << count.value), call.op.name == "tir.shift_left"
+            if is_index_like(call.dtype) and (not left or keeps_bits(self.bounds(value), count.value, call.dtype)):
+                return self.binary(e.Mul if left else e.FloorDiv, value, factor)
         return call
 
     def visit_clz(self, call: e.Call) -> Any:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from pass_checks import apply, check, unchanged
 
+import oneir
+from oneir import tir
+from oneir.arith import Analyzer
 from oneir.ir.transform import PassContext
 from oneir.runtime.error import TypeMismatch
 from oneir.script import tir as T
+from oneir.testing import interpret
 from oneir.tir.transform import LowerOpaqueBlock, Simplify
 
 
@@ -213,3 +218,30 @@ def test_the_predicate_of_a_block_simplifies_its_indices_once_it_is_a_branch():
 
     assert "A[i % 8 + 8] = " in apply(Simplify(), before).script()
     assert "A[i] = " in apply(Simplify(), apply(LowerOpaqueBlock(), before)).script()
+
+
+def test_shifts_extend_signs():
+    @T.prim_func
+    def func(A: T.Buffer((32,), "int32"), B: T.Buffer((32,), "int32"), C: T.Buffer((32,), "int32")):
+        for i in range(32):
+            B[i] = T.shift_right(T.shift_left(T.bitwise_and(A[i], 15), 28), 28)
+            C[i] = T.shift_right(T.shift_left(A[i], 27), 27)
+
+    a = np.arange(-16, 16, dtype="int32") * 3
+    expected = [((a & 15) ^ 8) - 8, ((a & 31) ^ 16) - 16]
+    interpreted = [a, np.zeros_like(a), np.zeros_like(a)]
+    interpret(apply(Simplify(), func), *interpreted, outputs=[1, 2])
+    np.testing.assert_array_equal(interpreted[1:], expected)
+    native = [oneir.runtime.tensor(array) for array in (a, np.zeros_like(a), np.zeros_like(a))]
+    oneir.compile(func, target="llvm")(*native)
+    np.testing.assert_array_equal([array.numpy() for array in native[1:]], expected)
+
+
+def test_a_shift_that_drops_bits_has_no_bounds():
+    x = tir.Var("x", "int32")
+    analyzer = Analyzer()
+    nibble = tir.bitwise_and(x, 15)
+    bound = analyzer.const_int_bound(tir.shift_left(nibble, 28))
+    assert (bound.min_value, bound.max_value) == (-(1 << 31), (1 << 31) - 1)
+    bound = analyzer.const_int_bound(tir.shift_left(nibble, 27))
+    assert (bound.min_value, bound.max_value) == (0, 15 << 27)
