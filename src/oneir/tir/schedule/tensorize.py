@@ -149,13 +149,19 @@ class Matcher:
                 f"the variable {mine.var} over {mine.dom.extent} is no {wanted.var} over {wanted.dom.extent}"
             )
         self.bind(mine.var, wanted.var)
+        self.analyzer.bind(mine.var, mine.dom)
+        self.analyzer.bind(wanted.var, wanted.dom)
 
     def visit_BufferLoad(self, mine: BufferLoad, wanted: BufferLoad) -> None:
         self.access(mine, wanted)
 
     def visit_BufferStore(self, mine: BufferStore, wanted: BufferStore) -> None:
         self.access(mine, wanted)
-        self.node(mine.value, wanted.value)
+        try:
+            self.node(mine.value, wanted.value)
+        except Mismatch:
+            # A schedule simplifies what it moves; a description says what its author wrote.
+            self.node(self.analyzer.simplify(mine.value), self.analyzer.simplify(wanted.value))
 
     def access(self, mine: Any, wanted: Any) -> None:
         self.buffer(mine.buffer, wanted.buffer)
