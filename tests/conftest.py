@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before test files are imported: what saves processes time, and what replaces the host as a CUDA device."""
     # PyTorch's threads wait for each other actively, and with a process of tests for each processor they wait for one
-    # that does not run: small products then take forty times as long.
+    # that does not run: small products then take ten times as long, and more the more other processes there are.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # Tests start a few hundred processes: one that has to compile the package first takes 3.4 s to import it, not 1 s.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
