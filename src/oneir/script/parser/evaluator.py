@@ -285,13 +285,24 @@ class Evaluator:
     # -- operators --
 
     def eval_BinOp(self, node: ast.BinOp) -> Any:
-        return _BINARY[type(node.op)](self.eval(node.left), self.eval(node.right))
+        return self.binary(node.op, self.eval(node.left), self.eval(node.right))
+
+    def binary(self, op: ast.operator | ast.cmpop, left: Any, right: Any) -> Any:
+        """The value of an operator of two operands, or of a comparison."""
+        function = _BINARY.get(type(op))
+        if function is None:
+            number = isinstance(left, (int, float)) and isinstance(right, ExprOp)
+            function = (_COMPARE_EXPRS if number and type(op) in _COMPARE_EXPRS else _COMPARE)[type(op)]
+        return function(left, right)
 
     def eval_UnaryOp(self, node: ast.UnaryOp) -> Any:
-        value = self.eval(node.operand)
-        if isinstance(node.op, ast.Not):
+        return self.unary(node.op, self.eval(node.operand))
+
+    def unary(self, op: ast.unaryop, value: Any) -> Any:
+        """The value of an operator of one operand."""
+        if isinstance(op, ast.Not):
             return ops.logical_not(value) if isinstance(value, ExprOp) else not value
-        return _UNARY[type(node.op)](value)
+        return _UNARY[type(op)](value)
 
     def eval_BoolOp(self, node: ast.BoolOp) -> Any:
         join = ops.logical_and if isinstance(node.op, ast.And) else ops.logical_or
@@ -307,8 +318,7 @@ class Evaluator:
         left, result = self.eval(node.left), None
         for op, part in zip(node.ops, node.comparators, strict=True):
             right = self.eval(part)
-            number = isinstance(left, (int, float)) and isinstance(right, ExprOp)
-            value = (_COMPARE_EXPRS if number and type(op) in _COMPARE_EXPRS else _COMPARE)[type(op)](left, right)
+            value = self.binary(op, left, right)
             if isinstance(value, (EqualOp, NotEqualOp)):
                 value = as_expr(value)
             if result is None or result is True:

@@ -25,6 +25,7 @@ from ...relax.base_py_module import factory
 from ...relax.block_builder import function_struct_info
 from ...relax.expr import Function
 from ...runtime.error import ParseError, WellFormedError
+from ...runtime.hook import Hook
 from ...tir import analysis as tir_analysis
 from ...tir.function import PrimFunc
 from ..acting import reading
@@ -51,6 +52,16 @@ _dialects: dict[int, tuple[Any, Dialect]] = {}
 def register_dialect(decorator: Any, dialect: Dialect) -> None:
     """Says that functions under `decorator` are read by `dialect`."""
     _dialects[id(decorator)] = (decorator, dialect)
+
+
+dispatched: Hook[[str], Dialect | None] = Hook("dispatched", "oneir.script.parser.core.parser")
+"""The dialect of a token that programs have registered methods for."""
+
+
+def _dialect_of_token(decorator: Any) -> Dialect | None:
+    """The dialect of a decorator that has a token."""
+    token = getattr(decorator, "dispatch_token", None)
+    return dispatched(token) if isinstance(token, str) and dispatched.is_provided else None
 
 
 _WITH_PYTHON = "BasePyModule"
@@ -98,8 +109,9 @@ class ModuleParser(Evaluator):
         for decorator in node.decorator_list:
             value = self.eval(decorator.func if isinstance(decorator, ast.Call) else decorator)
             found = _dialects.get(id(value))
-            if found is not None:
-                return found[1], self.options_of(decorator)
+            dialect = found[1] if found is not None else _dialect_of_token(value)
+            if dialect is not None:
+                return dialect, self.options_of(decorator)
         raise self.error(
             node.decorator_list[0] if node.decorator_list else node,
             f"expected `{node.name}` to be decorated with @T.prim_func or @R.function",

@@ -51,16 +51,21 @@ class Scope:
             scope = scope.parent
         return False
 
+    def visible(self) -> dict[str, Any]:
+        """Every name that can be written here, with what it stands for."""
+        found: dict[str, Any] = {}
+        for names in reversed(self.outer):
+            found.update(names)
+        scopes: list[Scope] = [self]
+        while scopes[-1].parent is not None:
+            scopes.append(scopes[-1].parent)
+        for scope in reversed(scopes):
+            found.update(scope.names)
+        return found
+
     def all_names(self) -> set[str]:
         """Every name that can be written here, for suggestions."""
-        found: set[str] = set()
-        scope: Scope | None = self
-        while scope is not None:
-            found.update(scope.names)
-            scope = scope.parent
-        for names in self.outer:
-            found.update(names)
-        return found
+        return set(self.visible())
 
 
 def closure_of(function: Any) -> dict[str, Any]:

@@ -5,4 +5,4 @@ source.as_ast().body[0].name
 entry.parse("@T.prim_func\\ndef f(): ...")
 """
 
-from . import diagnostics, doc, doc_core, entry, utils
+from . import diagnostics, dispatch, doc, doc_core, entry, evaluator, parser, utils

@@ -8,6 +8,7 @@ import textwrap
 from typing import Any
 
 from ....runtime.error import TypeMismatch
+from .. import source as texts
 
 
 class Source:
@@ -33,3 +34,15 @@ class Source:
     def as_ast(self) -> ast.Module:
         """The syntax tree of the text."""
         return ast.parse(self.source)
+
+
+def placed(source: Source) -> tuple[texts.Source, ast.Module]:
+    """The file or text that a program stands in, and its syntax tree, whose nodes have their places in that."""
+    if source.source_name == "<str>":
+        return texts.source_of_text(source.source), source.as_ast()
+    tree = ast.increment_lineno(source.as_ast(), source.start_line - 1)
+    for node in ast.walk(tree):
+        for offset in ("col_offset", "end_col_offset"):
+            if hasattr(node, offset):
+                setattr(node, offset, getattr(node, offset) + source.start_column)
+    return texts.Source(source.source_name, source.full_source.splitlines(keepends=True)), tree
