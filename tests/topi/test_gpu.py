@@ -95,6 +95,53 @@ def test_threads_wait_for_one_another_where_they_scan():
     np.testing.assert_array_equal(sums, np.cumsum(a, 1))
 
 
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("shape", [(300,), (2, 5), ()], ids=str)
+def test_a_thread_searches_each_value(right: bool, shape: tuple[int, ...]):
+    sequence, values = np.sort(few(7)), few(*shape)
+    func = function(lambda s, v: topi.gpu.searchsorted(s, v, right, "int32"), sequence, values)
+    assert "threadIdx.x" in func.script()
+    (found,) = results_like(np.zeros(shape, "int32"))
+    interpret(BARRIERS(oneir.ir.IRModule({"main": func}))["main"], sequence, values, found)
+    np.testing.assert_array_equal(found, np.searchsorted(sequence, values, "right" if right else "left"))
+
+
+def test_threads_search_each_sequence_for_its_own_values():
+    sequences, values = np.sort(few(3, 6), 1), few(3, 4)
+    func = function(topi.gpu.searchsorted, sequences, values, dynamic=True)
+    (found,) = results_like(values.astype("int64"))
+    interpret(func, sequences, values, found)
+    expected = [np.searchsorted(s, v) for s, v in zip(sequences, values, strict=True)]
+    np.testing.assert_array_equal(found, expected)
+    (found,) = results_like(np.zeros((0, 4), "int64"))
+    interpret(func, sequences[:0], values[:0], found)
+    with pytest.raises(OneIRError, match="expected a vector, or sequences with the leading extents"):
+        function(topi.gpu.searchsorted, sequences, few(2, 4))
+
+
+def test_kernels_that_sort_for_extern_tensors():
+    a = few(3, 40)
+
+    def sorted_pairs(x: te.Tensor) -> list[te.Tensor]:
+        def body(ins: Any, outs: Any) -> Any:
+            return topi.gpu.sort_ir(ins[0], outs[0], outs[2], -1, False, outs[1], outs[3])
+
+        made = te.extern([x.shape] * 4, [x], body, dtype=["float32", "int32", "float32", "int32"])
+        return made[:2]
+
+    values, indices = results_like(a, a.astype("int32"))
+    func = function(sorted_pairs, a)
+    interpret(BARRIERS(oneir.ir.IRModule({"main": func}))["main"], a, values, indices)
+    np.testing.assert_array_equal(indices, np.argsort(-a, 1, kind="stable"))
+    np.testing.assert_array_equal(values, -np.sort(-a, 1))
+
+
+def test_buffers_of_another_shape_are_not_sorted_into():
+    data, out = tir.decl_buffer((3, 4), "float32", "data"), tir.decl_buffer((3, 5), "float32", "out")
+    with pytest.raises(OneIRError, match=r"expected buffers of the shape \(3, 4\), found `out` of \(3, 5\)"):
+        topi.gpu.sort_ir(data, out, out, 1, True)
+
+
 # -- on a device --
 
 SHAPES = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import te
@@ -58,6 +58,25 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
     A vector of sequences is searched for all values; of a tensor, each innermost sequence for the innermost values at
     the same leading indices.
     """
+    return search_each(
+        sorted_sequence,
+        values,
+        right,
+        out_dtype,
+        lambda search: for_each(values.shape, search, parallel=True),
+        "searchsorted",
+    )
+
+
+def search_each(
+    sorted_sequence: Tensor,
+    values: Tensor,
+    right: bool,
+    out_dtype: str,
+    every: Callable[[Callable[[list[Any]], Stmt]], Stmt],
+    name: str,
+) -> Tensor:
+    """`searchsorted` by other loops: `every(search)` is `search(indices)` for the indices of all values."""
     many = sorted_sequence.ndim > 1
     leading = zip(sorted_sequence.shape[:-1], values.shape[:-1], strict=False)
     differ = [(x, y) for x, y in leading if None not in (as_int(x), as_int(y)) and not is_equal(x, y)]
@@ -75,6 +94,6 @@ def searchsorted(sorted_sequence: Tensor, values: Tensor, right: bool = False, o
             buffers, stmt = binary_search(prefix, extent, ins[0], ins[1][where], right, out_dtype)
             return allocate(buffers, stmt, store(outs[0], where, buffers[0][0]))
 
-        return for_each(values.shape, search, parallel=True)
+        return every(search)
 
-    return te.extern([list(values.shape)], [sorted_sequence, values], body, name="searchsorted", dtype=out_dtype)
+    return te.extern([list(values.shape)], [sorted_sequence, values], body, name=name, dtype=out_dtype)

@@ -8,4 +8,5 @@ loops around them run as often as the extents ask for.
 """
 
 from .scan import cumprod, cumsum, scanop
-from .sort import argsort, sort, topk
+from .searchsorted import searchsorted
+from .sort import argsort, sort, sort_ir, topk

@@ -15,13 +15,13 @@ from typing import Any
 from ... import te
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, StringImm, as_int, const
-from ...runtime.error import InvalidValue
+from ...runtime.error import InvalidValue, ShapeMismatch
 from ...te.tensor import Tensor
 from ...tir import op as tir_op
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.op import if_then_else
 from ...tir.stmt import AssertStmt, Evaluate, IfThenElse, Stmt, While, flat_seq
-from ..index import is_empty, is_equal, ravel, require_axis, require_ndim, size_of, unravel
+from ..index import is_empty, is_equal, ravel, require_axis, require_ndim, shape_text, size_of, unravel
 from ..loops import allocate, let, loop, scalar, store
 from ..sort import precedes, topk_shape
 from .threads import ceil_div, launch
@@ -39,6 +39,30 @@ def sort(data: Tensor, axis: int = -1, is_ascend: Any = 1) -> Tensor:
     axis = require_axis(axis, data.ndim, "sort")
     out = decl_buffer(data.shape, data.dtype, "out_buf")
     return _sorted(data, axis, bool(is_ascend), [out], [], "sort_gpu")[0]
+
+
+def sort_ir(
+    data: Buffer,
+    values_out: Buffer,
+    values_out_swap: Buffer,
+    axis: int,
+    is_ascend: Any,
+    indices_out: Buffer | None = None,
+    indices_out_swap: Buffer | None = None,
+) -> Stmt:
+    """The kernels that write the sorted elements of `data` and, where they are wanted, their indices: for `te.extern`.
+
+    All buffers have the shape of `data`. The sort allocates its memory itself: the buffers for swapping are not used.
+    """
+    axis = require_axis(axis, len(data.shape), "sort_ir")
+    outs = [values_out] if indices_out is None else [values_out, indices_out]
+    for buffer in outs:
+        if not all(is_equal(x, y) for x, y in zip(buffer.shape, data.shape, strict=True)):
+            raise ShapeMismatch(
+                f"topi.gpu.sort_ir: expected buffers of the shape {shape_text(data.shape)}, found `{buffer.name}` of "
+                f"{shape_text(buffer.shape)}"
+            )
+    return Evaluate(0) if is_empty(data.shape) else _Sort(data, axis, bool(is_ascend), 1, outs, None).statement()
 
 
 def argsort(
