@@ -7,7 +7,7 @@ Every operator raises `ShapeMismatch`, `TypeMismatch` (a dtype) or `InvalidValue
 not fit; messages begin with the name of the operator.
 """
 
-from . import broadcast, gpu, image, math, nn, reduction, signal, tag, tensor, testing, transform, utils, vision
+from . import broadcast, cpp, gpu, image, math, nn, reduction, signal, tag, tensor, testing, transform, utils, vision
 from .broadcast import (
     add,
     bitwise_and,
