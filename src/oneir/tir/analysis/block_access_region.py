@@ -5,7 +5,7 @@ The loops inside of it are covered: `A[vi * 4 + k]` under `for k in range(4)` is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ...arith import Analyzer, IntervalSet
@@ -66,25 +66,25 @@ class _Detector(Visitor):
             return IntervalSet(index, index)
         return self.evaluator.visit(index)
 
-    def access(self, into: _Accesses, buffer: Buffer, region: list[IntervalSet]) -> None:
+    def access(self, into: _Accesses, buffer: Buffer, region: Iterable[IntervalSet]) -> None:
+        """Adds a region of a buffer, which is worked out only if the buffer counts."""
         match = self.matched.get(buffer.data)
-        if match is not None:
-            buffer, region = match.source.buffer, _through_match(match, region)
-        if buffer.data in self.buffers:
-            into.add(buffer, region)
+        source = buffer if match is None else match.source.buffer
+        if source.data in self.buffers:
+            into.add(source, list(region) if match is None else _through_match(match, list(region)))
 
     def whole(self, into: _Accesses, buffer: Buffer) -> None:
-        self.access(into, buffer, [_interval(Range(dim)) for dim in buffer.shape])
+        self.access(into, buffer, map(_interval, map(Range, buffer.shape)))
 
     def visit_BufferLoad(self, load: BufferLoad) -> None:
-        self.access(self.reads, load.buffer, [self.values(i) for i in load.indices])
+        self.access(self.reads, load.buffer, map(self.values, load.indices))
         for index in load.indices:
             self.visit(index)
         if load.predicate is not None:
             self.visit(load.predicate)
 
     def visit_BufferStore(self, store: BufferStore) -> None:
-        self.access(self.writes, store.buffer, [self.values(i) for i in store.indices])
+        self.access(self.writes, store.buffer, map(self.values, store.indices))
         self.visit(store.value)
         for index in store.indices:
             self.visit(index)
@@ -115,7 +115,7 @@ class _Detector(Visitor):
         values = {v.var: value for v, value in zip(block.iter_vars, realize.iter_values, strict=True)}
         for into, regions in ((self.reads, block.reads), (self.writes, block.writes)):
             for region in regions:
-                self.access(into, region.buffer, [self.covered(r, values) for r in region.region])
+                self.access(into, region.buffer, (self.covered(r, values) for r in region.region))
 
     def covered(self, r: Range, values: Mapping[Var, Any]) -> IntervalSet:
         low, extent = substitute(r.min, values), substitute(r.extent, values)
