@@ -171,6 +171,65 @@ def test_a_triangle_does_not_cover_its_square():
     unchanged(PlanAndUpdateBufferAllocationLocation(), func)
 
 
+def test_the_same_indices_in_a_shorter_loop_cover_nothing():
+    @T.prim_func
+    def func(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        B = T.alloc_buffer((8,))
+        for i in range(8):
+            for j in range(4):
+                with T.block("B"):
+                    B[j] = A[i, j]
+            for k in range(8):
+                with T.block("C"):
+                    C[i, k] = B[k]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_a_diagonal_does_not_cover_its_square():
+    @T.prim_func
+    def func(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8, 8, 8), "float32")):
+        B = T.alloc_buffer((8, 8))
+        for i in range(8):
+            for j in range(8):
+                with T.block("B"):
+                    B[j, j] = A[i, j]
+            for k, m in T.grid(8, 8):
+                with T.block("C"):
+                    C[i, k, m] = B[k, m]
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), func)
+
+
+def test_a_square_covers_its_diagonal():
+    @T.prim_func
+    def before(A: T.Buffer((8, 8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        B = T.alloc_buffer((8, 8))
+        for i in range(8):
+            for j, m in T.grid(8, 8):
+                with T.block("B"):
+                    B[j, m] = A[i, j, m]
+            for k in range(8):
+                with T.block("C"):
+                    C[i, k] = B[k, k]
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 8, 8), "float32"), C: T.Buffer((8, 8), "float32")):
+        for i in range(8):
+            with T.block(""):
+                T.reads(A[i, 0:8, 0:8])
+                T.writes(C[i, 0:8])
+                B = T.alloc_buffer((8, 8))
+                for j, m in T.grid(8, 8):
+                    with T.block("B"):
+                        B[j, m] = A[i, j, m]
+                for k in range(8):
+                    with T.block("C"):
+                        C[i, k] = B[k, k]
+
+    check(PlanAndUpdateBufferAllocationLocation(), before, expected)
+
+
 def test_conditions_that_only_keep_indices_in_bounds_do_no_harm():
     @T.prim_func
     def before(A: T.Buffer((13,), "float32"), C: T.Buffer((13,), "float32")):

@@ -17,7 +17,7 @@ from ...arith import Analyzer, IntervalSet
 from ...arith.constraint import conjuncts, reads_memory
 from ...arith.int_set import is_infinite
 from ...ir import operators as ops
-from ...ir.expr import GE, LT, IntImm, PrimExpr, Ramp, Range, Var
+from ...ir.expr import GE, LT, BinaryOpExpr, IntImm, PrimExpr, Ramp, Range, Var
 from ...ir.visitor import Visitor, post_order_visit
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
@@ -275,16 +275,16 @@ def _loops(frames: Iterable[Frame]) -> dict[Var, For]:
 def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> bool:
     """Whether a write before a read covers all elements that it reads."""
     common = len(common_path((write.path, read.path)))
-    inner = _loops(write.path[common:])
+    inner, reading = _loops(write.path[common:]), _loops(read.path[common:])
     reduced = reduction_loops(write.path)
     if any(not frame.is_certain for frame in write.path[common:]) or not _starts_reductions(write, analyzer):
         return False
+    if _is_renamed(write, read, inner, reading, reduced):
+        return _runs(write, read, common, inner, buffer, analyzer)
     box = _written_box(write, inner, reduced, analyzer)
     if box is None or not _runs(write, read, common, inner, buffer, analyzer):
         return False
-    domains: Any = {
-        var: IntervalSet(loop.min, loop.min + loop.extent - 1) for var, loop in _loops(read.path[common:]).items()
-    }
+    domains: Any = {var: IntervalSet(loop.min, loop.min + loop.extent - 1) for var, loop in reading.items()}
 
     def range_of(index: PrimExpr) -> Any:
         return analyzer.int_set(index, domains)
@@ -300,6 +300,36 @@ def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> 
         if not (to_last or _at_most(range_of(read.last[axis]).max_value, high, analyzer)):
             return False
     return True
+
+
+def _is_renamed(write: Access, read: Access, inner: dict[Var, For], reading: dict[Var, For], reduced: set[Var]) -> bool:
+    """Whether a read has the indices of a write, but for the names of their loops: the usual case, and a fast one.
+
+    Each inner loop of the write stands for a loop of the read with the same range, so that an iteration of the write
+    has exactly the indices of an iteration of the read.
+    """
+    names: dict[Var, Var] = {}
+
+    def same(written: Any, other: Any) -> bool:
+        if isinstance(written, Var):
+            loop = inner.get(written)
+            if loop is None:
+                return written is other and written not in reduced
+            if written not in names and isinstance(other, Var) and other in reading:
+                begin, extent = reading[other].min, reading[other].extent
+                if ops.same_expr(loop.min, begin) and ops.same_expr(loop.extent, extent):
+                    names[written] = other
+            return names.get(written) is other
+        if type(written) is not type(other):
+            return False
+        if isinstance(written, IntImm):
+            return ops.same_expr(written, other)
+        return isinstance(written, BinaryOpExpr) and same(written.a, other.a) and same(written.b, other.b)
+
+    if not all(map(same, (*write.first, *write.last), (*read.first, *read.last))):
+        return False
+    others = (loop.extent for var, loop in inner.items() if var not in names)
+    return all(isinstance(extent, IntImm) and extent.value >= 1 for extent in others)
 
 
 def _at_most(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> bool:

@@ -65,7 +65,9 @@ def place(known: Accesses, analyzer: Analyzer) -> For | Block:
     begin = next((i + 1 for i, frame in enumerate(path) if _block_of(frame) is known.owner), len(path))
     path = path[begin:]
     reduced = {var for access in known.accesses for var in reduction_loops(access.path)}
-    isolated = _belongs_to_threads(known.buffer, path) or reads_own_writes(known, analyzer)
+    # Where no loop contains all accesses, nothing has to be proved of iterations.
+    enters = any(isinstance(frame.node, For) for frame in path)
+    isolated = enters and (_belongs_to_threads(known.buffer, path) or reads_own_writes(known, analyzer))
     found: For | Block = known.owner
     for frame in path:
         node = frame.node
