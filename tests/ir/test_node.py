@@ -200,6 +200,27 @@ def test_an_empty_result_of_a_mapper_counts():
     assert Drop()(Add(Var("x", "int32"), IntImm("int32", 5))).b.value == 0
 
 
+def test_nodes_without_children_come_to_a_generic_visit_of_ones_own():
+    class Kinds(Visitor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kinds: list[str] = []
+
+        def generic_visit(self, node: Node) -> None:
+            self.kinds.append(type(node).__name__)
+            super().generic_visit(node)
+
+    class Wrapped(Mapper):
+        def generic_visit(self, node: Node) -> Node:
+            return Tree(node) if isinstance(node, Leaf) else super().generic_visit(node)
+
+    tree, kinds = Tree(Leaf(1), Shared(Leaf(2))), Kinds()
+    kinds(tree)
+    assert kinds.kinds == ["Tree", "Leaf", "Leaf"]
+    assert isinstance(Wrapped()(tree).left, Tree)
+    assert Mapper()(tree) is tree
+
+
 def test_shared_nodes_are_visited_once_and_mapped_to_one():
     shared = Shared(Leaf(1))
     tree = Tree(shared, shared, more=[shared])

@@ -196,6 +196,7 @@ class NodeMeta(type):
         cls.saved_fields = tuple(f for f in ordered if f.saved)
         cls.compared_fields = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
         cls.is_shared = shared or any(getattr(base, "is_shared", False) for base in bases)
+        cls.has_children = bool(_visited(cls))
         cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
         cls.type_key = key or f"{package}.{name}"
@@ -304,6 +305,7 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
     saved_fields: ClassVar[tuple[Field, ...]]
     compared_fields: ClassVar[tuple[Field, ...]]
     is_shared: ClassVar[bool]
+    has_children: ClassVar[bool]
     _keyword_init: ClassVar[bool] = False
     is_variable: ClassVar[bool] = False
     type_key: ClassVar[str]

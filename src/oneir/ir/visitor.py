@@ -86,6 +86,8 @@ class _MethodsByClass(Dispatch):
             method = getattr(cls, f"visit_{base.__name__}", None)
             if method is not None:
                 return method
+        if not getattr(node_class, "has_children", True) and cls.generic_visit in _GENERIC:
+            return cls._visit_leaf
         return cls._visit_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
 
     def generic_visit(self, node: Any) -> Any:
@@ -93,6 +95,10 @@ class _MethodsByClass(Dispatch):
         raise NotImplementedError
 
     def _visit_shared(self, node: Any) -> Any:
+        raise NotImplementedError
+
+    def _visit_leaf(self, node: Any) -> Any:
+        """What `generic_visit` comes to for a node of a class without children, as more than half of all nodes are."""
         raise NotImplementedError
 
 
@@ -115,6 +121,9 @@ class Visitor(_MethodsByClass):
         if id(node) not in self._seen:
             self._seen.add(id(node))
             node.visit_children(self.visit)
+
+    def _visit_leaf(self, node: Any) -> None:
+        pass
 
 
 class Mapper(_MethodsByClass):
@@ -141,6 +150,12 @@ class Mapper(_MethodsByClass):
             # The original is kept too, so that its id stays its own while the mapper lives.
             found = self._mapped[id(node)] = (node, node.map_children(self.visit))
         return found[1]
+
+    def _visit_leaf(self, node: Any) -> Any:
+        return node
+
+
+_GENERIC = (Visitor.generic_visit, Mapper.generic_visit)
 
 
 class _PostOrder(Visitor):
