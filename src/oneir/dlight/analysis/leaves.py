@@ -51,7 +51,7 @@ def leaves(sch: Schedule) -> list[Leaf] | None:
         block = sch.get(handle)
         loops = sch.get_loops(handle)
         nodes = [sch.get(loop) for loop in loops]
-        if sch.get_child_blocks(handle) or not is_plain(block, nodes):
+        if sch.state.child_blocks(sch.get_sref(handle)) or not is_plain(block, nodes):
             return None
         if any(as_int(node.extent) == 0 for node in nodes):
             return None  # nothing is computed

@@ -10,7 +10,6 @@ ahead in one order within a page. Each sum is a vector until its row is done.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...ir.expr import PrimExpr, Var
@@ -39,7 +38,9 @@ class DotProducts(CPUScheduleRule):
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         sch = Schedule(func)
-        if not any(map(is_contraction, leaves(sch) or ())):
+        contractions = [leaf for leaf in leaves(sch) or () if is_contraction(leaf)]
+        # Inlining takes most of the time here, and changes neither the axes of a block nor where it stores.
+        if not contractions or not all(map(_sums_along_last, contractions)):
             return None
         info = cpu_info(target)
         inline_elementwise(sch)
@@ -78,7 +79,7 @@ def plan_of(leaf: Leaf, info: CPUInfo) -> Plan | None:
     pair, store = operands(leaf.block), leaf.block.body
     if pair is None or not all(_lies_along(load, summed.var) for load in pair) or not isinstance(store, BufferStore):
         return None
-    if not _indexed_by(store, axes) or depth is None:
+    if not _sums_along_last(leaf) or depth is None:
         return None
     a, b = (variables_of(load) for load in pair)
     own = [
@@ -103,11 +104,13 @@ def _lies_along(load: BufferLoad, axis: Var) -> bool:
     return last is axis and all(axis not in variables(index) for index in others)
 
 
-def _indexed_by(store: BufferStore, axes: Sequence[IterVar]) -> bool:
-    """Whether a block stores at its axes, in order, which are all spatial."""
-    if len(store.indices) != len(axes) or any(iv.iter_type != IterVar.DataPar for iv in axes):
+def _sums_along_last(leaf: Leaf) -> bool:
+    """Whether a block stores at all of its axes but the last one, in order, and these are spatial."""
+    store, axes = leaf.block.body, leaf.block.iter_vars[:-1]
+    if not isinstance(store, BufferStore) or len(store.indices) != len(axes):
         return False
-    return all(index is iv.var for index, iv in zip(store.indices, axes, strict=True))
+    spatial = all(iv.iter_type == IterVar.DataPar for iv in axes)
+    return spatial and all(index is iv.var for index, iv in zip(store.indices, axes, strict=True))
 
 
 def sum_in_vectors(sch: Schedule, leaf: Leaf, plan: Plan, follower: Leaf | None) -> None:
