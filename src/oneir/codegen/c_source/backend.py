@@ -64,7 +64,20 @@ class SourceBackend(Backend):
         return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
-        return [gpu.Attention(), gpu.Matmul(), gpu.GEMV(), gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback()]
+        products = self.product_rules(target)
+        return [
+            gpu.Attention(),
+            gpu.FewRows(tuple(products)),
+            *products,
+            gpu.GEMV(),
+            gpu.Reduction(),
+            gpu.GeneralReduction(),
+            gpu.Fallback(),
+        ]
+
+    def product_rules(self, target: Target) -> Sequence[ScheduleRule]:
+        """The rules for products of matrices, of which those that are for fewer come first."""
+        return [gpu.Matmul()]
 
     def lowering_passes(self, target: Target) -> list[Pass]:
         return default_gpu_passes()
@@ -130,14 +143,14 @@ class Cuda(SourceBackend):
     dialect: ClassVar[Dialect] = CUDA
     formats: ClassVar[Mapping[str, str]] = {"cuda": "CUDA C++ of the kernels", **HOST_FORMAT}
 
-    def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
-        products = [
+    def product_rules(self, target: Target) -> Sequence[ScheduleRule]:
+        return [
             gpu.MatmulWarpgroup(),
             gpu.MatmulTensorization(),
             gpu.MatmulInt8Tensorization(),
             gpu.MatmulInParts(),
+            *super().product_rules(target),
         ]
-        return [*products, *super().schedule_rules(target)]
 
 
 class Rocm(SourceBackend):

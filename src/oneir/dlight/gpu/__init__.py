@@ -3,6 +3,7 @@
 from .attention import Attention
 from .base import GPUScheduleRule
 from .fallback import Fallback
+from .few_rows import FewRows
 from .gemv import GEMV
 from .general_reduction import GeneralReduction
 from .low_batch_gemv import LowBatchGEMV
