@@ -5,7 +5,7 @@
 
 Threads that share a row read neighbouring words of it. A word has the digits of neighbours along the sum, the first in
 its lowest bits. Scales and offsets have a row of groups for each row. Kernels are written as loops, which the rules of
-`dlight.gpu` schedule for one row, a few or many, as any other product.
+`dlight.gpu` schedule for one row, a few or many, as any other product; those of experts for blocks of threads.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ from ...script.ir_builder import tir as T
 from ...tir import PrimFunc
 from ..files.blocks import digits_of
 from .forms import BLOCK, SUPERBLOCK, DigitForm, FloatForm, Form, MicroscaledForm, Rows, Shape, check_multiple
+
+ROWS, WARP = 4, 32
+"""Outputs of an expert for which a block of threads adds up products, and the threads of each."""
 
 
 @dataclass(frozen=True)
@@ -150,9 +153,16 @@ def _take_rows(layout: RowForm, n: int, k: int) -> PrimFunc:
 
 @functools.lru_cache(256)
 def _expert_products(layout: RowForm, count: int, n: int, k: int) -> PrimFunc:
+    """Written for blocks of threads: which rows are read is known on the device, so that no rule knows their place.
+
+    `ROWS` outputs have a warp each, whose threads read neighbouring words of the expert's row.
+    """
+    form = layout.form
+    each = 1 if isinstance(form, FloatForm) else 32 // (form.bits if isinstance(form, DigitForm) else 4)
+    tiles, steps = -(-n // ROWS), -(-k // (each * WARP))
     with IRBuilder() as builder, T.prim_func(is_private=True):
         T.func_name("expert_products")
-        T.func_attr({"tir.noalias": True})
+        T.func_attr({"tir.noalias": True, "tir.is_scheduled": True})
         m, chosen = builder.name("m", ST.int64()), builder.name("chosen", ST.int64())
         rows, experts = T.arg("rows", T.handle()), T.arg("experts", T.handle())
         parts = {name: T.arg(name, T.Buffer(*kind)) for name, kind in layout.parameters(count * n, k).items()}
@@ -160,11 +170,26 @@ def _expert_products(layout: RowForm, count: int, n: int, k: int) -> PrimFunc:
         X = builder.name("X", T.match_buffer(rows, (m, ST.int64(k)), "float32"))
         E = builder.name("E", T.match_buffer(experts, (m, chosen), "int32"))
         Y = builder.name("Y", T.match_buffer(result, (m, chosen, ST.int64(n)), "float32"))
-        with T.grid(m, chosen, ST.int64(n), ST.int64(k)) as loops, T.block("total"):
-            r, e, i, j = T.axis.remap("SSSR", list(loops))
-            with T.init():
-                T.buffer_store(Y, T.float32(0), [r, e, i])
-            expert = T.max(T.min(T.Cast("int64", E[r, e]), ST.int64(count - 1)), ST.int64(0))
-            value = layout.value(parts, expert * n + i, j)
-            T.buffer_store(Y, Y[r, e, i] + X[r, j] * value, [r, e, i])
+        with (
+            T.thread_binding(m * chosen * tiles, "blockIdx.x") as block,
+            T.thread_binding(ST.int64(ROWS), "threadIdx.y") as warp,
+            T.thread_binding(ST.int64(WARP), "threadIdx.x") as lane,
+            T.decl_buffer((1,), "float32", scope="local") as total,
+            T.decl_buffer((ROWS, WARP), "float32", scope="shared") as sums,
+        ):
+            place = [block // tiles // chosen, block // tiles % chosen]
+            row = block % tiles * ROWS + warp
+            expert = T.max(T.min(T.Cast("int64", E[(*place,)]), ST.int64(count - 1)), ST.int64(0))
+            T.buffer_store(total, T.float32(0), [0])
+            with T.serial(ST.int64(steps)) as step, T.unroll(ST.int64(each)) as i:
+                at = (step * WARP + lane) * each + i
+                with T.If(T.And(at < k, row < n)), T.Then():
+                    value = layout.value(parts, expert * n + row, at)
+                    T.buffer_store(total, total[0] + X[place[0], at] * value, [0])
+            T.buffer_store(sums, total[0], [warp, lane])
+            for half in (16, 8, 4, 2, 1):
+                with T.If(lane < half), T.Then():
+                    T.buffer_store(sums, sums[warp, lane] + sums[warp, lane + half], [warp, lane])
+            with T.If(T.And(lane == 0, row < n)), T.Then():
+                T.buffer_store(Y, sums[warp, 0], [*place, row])
     return builder.get()
