@@ -11,13 +11,17 @@ import openai
 import pytest
 import torch
 import transformers
+from devices import needs_opencl
 from served import served
+from small_decoders import with_quantized_weights
 
+import oneir
 from oneir.llm import LLM
 from oneir.llm.files.checkpoint import Checkpoint
 from oneir.llm.quantization import Precision
 from oneir.llm.runtime.embedder import load_embedder, pooling_of
 from oneir.llm.runtime.loader import load_runner
+from oneir.runtime.device import Device
 from oneir.runtime.error import InvalidValue, UnsupportedError
 
 ENCODER = {
@@ -68,11 +72,11 @@ def states(model: Any, tokens: list[int]) -> np.ndarray:
         return model(torch.tensor([tokens])).last_hidden_state[0].numpy()
 
 
-def embedded(folder: Path, **precision: Any) -> list[np.ndarray]:
+def embedded(folder: Path, where: Device | None = None, **precision: Any) -> list[np.ndarray]:
     checkpoint = Checkpoint.open(folder)
     pooling = pooling_of(checkpoint)
     assert pooling is not None
-    return load_embedder(checkpoint, pooling, Precision(**precision), None)[0].embed(texts())
+    return load_embedder(checkpoint, pooling, Precision(**precision), None, where=where)[0].embed(texts())
 
 
 def close(found: list[np.ndarray], expected: list[np.ndarray], tolerance: float = 1e-4) -> None:
@@ -144,6 +148,26 @@ def test_weights_of_8_bits(tmp_path: Path) -> None:
     found = embedded(tmp_path, quantization="q8_0")
     cosines = [f @ m / np.linalg.norm(m) for f, m in zip(found, means, strict=True)]
     assert 0.999 < min(cosines) < 0.99999999
+
+
+@needs_opencl
+@pytest.mark.parametrize(
+    ("kind", "facts", "precision"),
+    [
+        ("BertConfig", {}, {}),
+        ("Qwen3Config", {"num_key_value_heads": 2, "head_dim": 32}, {"quantization": "q8_0", "kv_dtype": "float32"}),
+    ],
+)
+def test_vectors_of_devices(kind: str, facts: dict[str, Any], precision: dict[str, str], tmp_path: Path) -> None:
+    """An encoder, and a decoder with the weights that digits stand for."""
+    model = saved(tmp_path, kind, **facts)
+    with_modules(tmp_path, "Pooling", pooling_mode_mean_tokens=True)
+    if precision:
+        model = with_quantized_weights(model, "Q8_0")
+    found = embedded(tmp_path, oneir.opencl(), **precision)
+    close(found, [states(model, tokens).mean(0) for tokens in texts()])
+    with pytest.raises(UnsupportedError, match="activations='int8' is for processors; leave it out for a model on"):
+        embedded(tmp_path, oneir.opencl(), activations="int8")
 
 
 def test_what_users_call(tmp_path: Path) -> None:

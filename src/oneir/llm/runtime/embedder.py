@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import relax
 from ...relax.frontend import nn
-from ...runtime.device import cpu
+from ...runtime.device import Device, cpu
 from ...runtime.error import InvalidValue, UnsupportedError
 from ...runtime.tensor import from_dlpack
 from ...target.target import Target
@@ -21,10 +21,11 @@ from ..engine.runner import Piece
 from ..files.checkpoint import Checkpoint
 from ..files.pooling import Pooling, normalized, read_pooling
 from ..kernels.attention import PAGE_SIZE
+from ..kernels.kernel_set import kernels_for
 from ..models import model_of
 from ..models.bert import Encoder, EncoderConfig
 from ..quantization import Precision
-from .program import page_dtype, program_of, steps_of
+from .program import check_precision, page_dtype, program_of, steps_of, target_of
 from .runner import ModelRunner
 from .weights import with_stored_weights
 
@@ -77,14 +78,23 @@ def pooling_of(checkpoint: Checkpoint) -> Pooling | None:
 
 
 def load_embedder(
-    checkpoint: Checkpoint, pooling: Pooling, precision: Precision, context: int | None, target: Target | str = "llvm"
+    checkpoint: Checkpoint,
+    pooling: Pooling,
+    precision: Precision,
+    context: int | None,
+    target: Target | str | None = None,
+    where: Device | None = None,
 ) -> tuple[EmbeddingRunner, int]:
-    """What runs a model that gives vectors of up to `context` tokens, and that number.
+    """What runs a model that gives vectors of up to `context` tokens, and that number. `target` is that of the device
+    `where`, which is the processor, if there is none.
 
     Raises `InvalidValue` for a dtype of keys and values that no cache is there for, and what `program_of` does.
     """
     model = model_of({**checkpoint.config, "tie_word_embeddings": True})  # what it has for a head is not read
-    config, target = model.config, Target(target)
+    where = where or cpu()
+    config, target = model.config, Target(target) if target is not None else target_of(where)
+    model.kernels = kernels_for(target)
+    check_precision(precision, model.kernels, target)
     positions = min(context or config.context, config.context)
     if isinstance(model, Encoder):
         if precision.kv_dtype is not None:
@@ -98,19 +108,20 @@ def load_embedder(
             "$": {"param_mode": "plain", "effect_mode": "none"},
         }
         program = program_of(checkpoint, model, precision, target, {"encode": spec})
-        return EmbeddingRunner(_encoder_states(program, model.config), pooling, config.vocab_size, positions), positions
+        states = _encoder_states(program, model.config, where)
+        return EmbeddingRunner(states, pooling, config.vocab_size, positions), positions
     model.generates = False
     model = with_stored_weights(model, checkpoint, precision)
     program = program_of(checkpoint, model, precision, target, steps_of(model, precision))
     # Each text of a run begins its pages anew.
     pages = -(-positions // PAGE_SIZE) + MAX_TOKENS
-    runner = ModelRunner(program, model.config, pages, page_dtype(model, precision), MAX_TOKENS)
+    runner = ModelRunner(program, model.config, pages, page_dtype(model, precision), MAX_TOKENS, device=where)
     return EmbeddingRunner(_decoder_states(runner), pooling, config.vocab_size, positions), positions
 
 
-def _encoder_states(program: Any, config: EncoderConfig) -> States:
+def _encoder_states(program: Any, config: EncoderConfig, where: Device) -> States:
     """Sequences are filled up to the length of the longest, which no token attends to."""
-    encode = relax.VirtualMachine(program, cpu())["encode"]
+    encode = relax.VirtualMachine(program, where)["encode"]
 
     def states(sequences: Sequence[Sequence[int]]) -> list[np.ndarray]:
         shape = len(sequences), max(map(len, sequences))
@@ -119,7 +130,8 @@ def _encoder_states(program: Any, config: EncoderConfig) -> States:
             tokens[i, : len(sequence)] = sequence
             bias[i, ..., : len(sequence)] = 0
         positions = np.tile(np.arange(shape[1], dtype=np.int32) + config.first_position, (shape[0], 1))
-        found = encode(*(from_dlpack(value) for value in (tokens, positions, bias))).numpy().reshape(*shape, -1)
+        given = [from_dlpack(value) for value in (tokens, positions, bias)]
+        found = encode(*(x if where == cpu() else x.copyto(where) for x in given)).numpy().reshape(*shape, -1)
         return [rows[: len(sequence)] for rows, sequence in zip(found, sequences, strict=True)]
 
     return states

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...runtime.device import Device, cpu, device
+from ...runtime.device import Device, device
 from ...runtime.error import UnsupportedError
 from ...target.target import Target
 from ..engine.runner import Runner
 from ..files.adapter import Adapter
 from ..files.checkpoint import Checkpoint
 from ..kernels.attention import PAGE_SIZE
-from ..kernels.kernel_set import KernelSet, kernels_for
+from ..kernels.kernel_set import kernels_for
 from ..models.decoder import DecoderConfig
 from ..quantization import Precision
 from .embedder import load_embedder, pooling_of
-from .program import model_with_weights, page_dtype, program_of, steps_of
+from .program import check_precision, model_with_weights, page_dtype, program_of, steps_of, target_of
 from .runner import ModelRunner
 
 MAX_TOKENS = 512
@@ -44,12 +44,10 @@ def load(
     if pooling is not None:
         if adapters:
             raise UnsupportedError(f"{path}: adapters are for models that generate, and this one gives embeddings")
-        if where != cpu():
-            raise UnsupportedError(f"{path}: models that give embeddings run on processors, not on {where}")
-        runner, context = load_embedder(checkpoint, pooling, precision, context)
+        runner, context = load_embedder(checkpoint, pooling, precision, context, where=where)
         return runner, checkpoint, context
     opened = [Adapter.open(adapter) for adapter in adapters]
-    runner, config = runner_of(checkpoint, precision, context, max_batch_size, _target_of(where), opened, where)
+    runner, config = runner_of(checkpoint, precision, context, max_batch_size, target_of(where), opened, where)
     return runner, checkpoint, min(context or config.context, config.context)
 
 
@@ -73,7 +71,7 @@ def load_runner(
     where = device(where)
     precision = Precision(quantization, activations, kv_dtype)
     checkpoint = Checkpoint.open(path)
-    target = Target(target) if target is not None else _target_of(where)
+    target = Target(target) if target is not None else target_of(where)
     runner, config = runner_of(checkpoint, precision, context, max_batch_size, target, where=where)
     return runner, checkpoint, config
 
@@ -89,7 +87,7 @@ def runner_of(
 ) -> tuple[ModelRunner, DecoderConfig]:
     """The model of a checkpoint, for steps of up to `max_batch_size` sequences of `context` tokens."""
     kernels = kernels_for(target)
-    _check_precision(precision, kernels, target)
+    check_precision(precision, kernels, target)
     model = model_with_weights(checkpoint, precision, adapters, kernels)
     config = model.config
     positions = min(context or min(config.context, USUAL_CONTEXT), config.context)
@@ -97,21 +95,3 @@ def runner_of(
     pages = max_batch_size * -(-positions // PAGE_SIZE)
     dtype = page_dtype(model, precision)
     return ModelRunner(program, config, pages, dtype, MAX_TOKENS, bool(adapters), where), config
-
-
-def _target_of(where: Device) -> Target:
-    """What programs of a device are compiled for."""
-    return Target("llvm") if where == cpu() else Target.from_device(where)
-
-
-def _check_precision(precision: Precision, kernels: KernelSet, target: Target) -> None:
-    """Raises `UnsupportedError` for forms of numbers that a target's kernels do not take."""
-    asked = {
-        "activations": (precision.activations, kernels.activations),
-        "kv_dtype": (precision.kv_dtype, kernels.kv_dtypes),
-    }
-    for name, (value, known) in asked.items():
-        if value is not None and value not in known:
-            raise UnsupportedError(
-                f"{name}={value!r} is for processors; leave it out for a model on {target.kind.name}"
-            )

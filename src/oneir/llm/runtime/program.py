@@ -18,7 +18,7 @@ from ...driver.build import cache_facts
 from ...ir.transform import PassContext
 from ...relax.frontend import nn
 from ...runtime import object_cache
-from ...runtime.device import cpu
+from ...runtime.device import Device, cpu
 from ...runtime.error import LibraryError, UnsupportedError
 from ...runtime.module import load_module
 from ...runtime.tensor import wrap_array
@@ -118,6 +118,24 @@ def model_with_weights(
     model.kernels = kernels
     adapt(model, adapters)
     return with_stored_weights(model, checkpoint, precision)
+
+
+def target_of(where: Device) -> Target:
+    """What programs of a device are compiled for."""
+    return Target("llvm") if where == cpu() else Target.from_device(where)
+
+
+def check_precision(precision: Precision, kernels: KernelSet, target: Target) -> None:
+    """Raises `UnsupportedError` for forms of numbers that a target's kernels do not take."""
+    asked = {
+        "activations": (precision.activations, kernels.activations),
+        "kv_dtype": (precision.kv_dtype, kernels.kv_dtypes),
+    }
+    for name, (value, known) in asked.items():
+        if value is not None and value not in known:
+            raise UnsupportedError(
+                f"{name}={value!r} is for processors; leave it out for a model on {target.kind.name}"
+            )
 
 
 def page_dtype(model: Decoder, precision: Precision) -> str:
