@@ -14,12 +14,22 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...script import tir as T
+from ...target.cpu import CPUInfo
 from ...tir import PrimFunc
 
 PAGE_SIZE = 16
 """Positions of a page: its scores are a vector, which is halved four times for their largest and their sum."""
 ROWS, LANES = 4, 64
-"""Queries and elements of values whose sums are in registers at once; of scores, twice as many queries."""
+"""Queries and the most elements of values whose sums are in registers at once; of scores, twice as many queries."""
+
+
+def value_lanes(info: CPUInfo) -> int:
+    """The elements of values whose sums, of `ROWS` queries, fit into registers: 64 of AVX-512, 16 of AVX2.
+
+    Beside the sums of each vector are that vector, and one weight that all of its elements are multiplied by.
+    """
+    vectors = max((info.vector_registers - 1) // (ROWS + 1), 1)
+    return min(info.vector_bytes // 4 << vectors.bit_length() - 1, LANES)
 
 
 def without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
@@ -185,6 +195,7 @@ def paged_attention(
     cap: float | None = None,
     sinks: bool = False,
     one: bool = False,
+    most_lanes: int = LANES,
 ) -> PrimFunc:
     """softmax(scale * q @ k) @ v of each query over the positions of its sequence up to its own.
 
@@ -192,11 +203,11 @@ def paged_attention(
     tensors of pages and scales, scores of sinks (heads,), and the result, like the queries; the layer is a variable.
     With a `window`, only so many positions are attended to, the query's own among them; with a `cap`, scores are
     `cap * tanh(score / cap)`; with `sinks`, softmax has one score more for each head, which has no value. With `one`,
-    m is 1.
+    m is 1. Sums of up to `most_lanes` elements of values are in registers at once.
     """
     group = heads // kv_heads
     H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
-    lanes = _largest_divisor(head_dim, LANES)
+    lanes = _largest_divisor(head_dim, most_lanes)
     VL, VD = (T.int64(x) for x in (lanes, head_dim // lanes))
     reach, quantized = T.int64(window or 1 << 40), dtype == "int8"
     factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0

@@ -7,8 +7,10 @@ kernels.layout(FORMS["Q4_0"], "float32").product(n, k)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir import PrimFunc
 from . import attention, gpu_attention
@@ -63,4 +65,7 @@ DEVICES = KernelSet(
 
 def kernels_for(target: Target) -> KernelSet:
     """The kernels of models that are compiled for a target."""
-    return DEVICES if "gpu" in target.keys else PROCESSORS
+    if "gpu" in target.keys:
+        return DEVICES
+    lanes = attention.value_lanes(cpu_info(target))
+    return replace(PROCESSORS, paged_attention=partial(attention.paged_attention, most_lanes=lanes))

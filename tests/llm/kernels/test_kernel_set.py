@@ -1,0 +1,37 @@
+"""Which kernels a target has, and the sums that fit into its registers."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from oneir.llm.kernels.attention import ROWS, value_lanes
+from oneir.llm.kernels.kernel_set import DEVICES, kernels_for
+from oneir.target import Target
+from oneir.target.cpu import cpu_info
+
+
+@pytest.mark.parametrize(
+    ("target", "lanes"),
+    [("llvm -mcpu=znver5", 64), ("llvm -mcpu=znver3", 16), ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon", 16)],
+)
+def test_sums_of_values_stay_in_registers(target: str, lanes: int) -> None:
+    """Twice as many would not: sums, a vector of elements and a weight take more registers than there are."""
+    info = cpu_info(Target(target))
+    assert value_lanes(info) == lanes
+    vectors = lanes // (info.vector_bytes // 4)
+    assert ROWS * vectors + vectors + 1 <= info.vector_registers
+    twice = 2 * vectors
+    assert lanes == 64 or ROWS * twice + twice + 1 > info.vector_registers
+
+
+def test_kernels_are_pickled_with_a_model() -> None:
+    """A large model is compiled in another process."""
+    for target in ("llvm -mcpu=znver3", "opencl"):
+        kernels = kernels_for(Target(target))
+        copy = pickle.loads(pickle.dumps(kernels))
+        assert copy.forms == kernels.forms and copy.activations == kernels.activations
+        facts = 8, 2, 64, 0.125
+        assert copy.paged_attention(*facts) is kernels.paged_attention(*facts)
+    assert kernels_for(Target("cuda")) is DEVICES
