@@ -7,6 +7,7 @@ from textwrap import dedent
 import numpy as np
 import pytest
 
+from oneir import relax
 from oneir.ir import Range
 from oneir.ir import expr as e
 from oneir.ir.type import PointerType, PrimType
@@ -72,6 +73,32 @@ def test_free_variables_are_declared_where_all_uses_see_them():
                 A[i, n] = T.float32(0.0)
                 m = T.int32()
                 A[n, m] = T.float32(0.0)"""
+    )
+
+
+def test_what_the_second_branch_needs_is_declared_above_the_first():
+    n, m = e.Var("n", "int32"), e.Var("m", "int32")
+    body = s.SeqStmt([s.IfThenElse(n < 2, s.Evaluate(n), s.Evaluate(m + n)), s.Evaluate(m)])
+    assert script(body) == dedent(
+        """\
+        n = T.int32()
+        m = T.int32()
+        if n < 2:
+            T.evaluate(n)
+        else:
+            T.evaluate(m + n)
+        T.evaluate(m)"""
+    )
+    condition, x, y = (relax.Var(name, relax.TensorStructInfo((), "bool")) for name in "cxy")
+    assert script(relax.If(condition, x, y)) == dedent(
+        """\
+        c: R.Tensor((), dtype="bool")
+        y: R.Tensor((), dtype="bool")
+        x: R.Tensor((), dtype="bool")
+        if c:
+            x
+        else:
+            y"""
     )
 
 

@@ -88,14 +88,16 @@ class Frame:
 class Scope(Frame):
     """A frame whose lines are indented below a header."""
 
-    __slots__ = ("header", "nodes")
+    __slots__ = ("above", "header", "nodes")
 
+    above: list[str]
     header: str
     nodes: tuple[Any, ...]
 
     def __exit__(self, kind: object, *_: object) -> None:
         printer = self.printer
         printer.leave(self)
+        printer.frame.lines.extend(self.above)
         if kind is None:
             printer.emit(self.header, *self.nodes, opens=True)
             printer.frame.lines.extend(self.lines or [self.pad + "pass"])
@@ -153,7 +155,14 @@ class Printer:
         """A frame whose lines stand indented below `header`, the text of `nodes`."""
         here = self.frame
         scope = Scope(self, node, [], here.pad + self.indent, here.dialect if dialect is None else dialect)
-        scope.header, scope.nodes = header, nodes
+        scope.above, scope.header, scope.nodes = [], header, nodes
+        return scope
+
+    def branch(self, node: Any, header: str, first: int) -> Scope:
+        """A scope that follows others, whose lines began at line `first`: what it needs is declared above them all."""
+        scope, lines = self.scope(node, header), self.frame.lines
+        scope.above = lines[first:]
+        del lines[first:]
         return scope
 
     def concise(self, node: Any) -> Frame:

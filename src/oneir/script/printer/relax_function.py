@@ -123,10 +123,12 @@ def _if(p: Printer, value: x.If) -> None:
 
 def _condition(p: Printer, value: x.If, target: str, *nodes: Any) -> None:
     """Both branches; each ends with its value, assigned to `target`."""
-    branches = [(f"if {p.expr(value.cond)}:", value.true_branch, nodes), ("else:", value.false_branch, ())]
-    for header, branch, shown in branches:
-        with p.scope(branch, header, *shown):
-            _body(p, branch, lambda text, branch=branch: p.emit(target + text, branch))
+    condition, first = p.expr(value.cond), len(p.frame.lines)
+    then, otherwise = value.true_branch, value.false_branch
+    with p.scope(then, f"if {condition}:", *nodes):
+        _body(p, then, lambda text: p.emit(target + text, then))
+    with p.branch(otherwise, "else:", first):
+        _body(p, otherwise, lambda text: p.emit(target + text, otherwise))
 
 
 def _is_void(expr: Any) -> bool:

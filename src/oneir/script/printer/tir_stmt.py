@@ -103,10 +103,11 @@ def _while(p: Printer, loop: s.While) -> None:
 
 @prints(s.IfThenElse)
 def _if(p: Printer, stmt: s.IfThenElse) -> None:
-    with p.scope(stmt.then_case, f"if {p.expr(stmt.condition)}:", stmt):
+    condition, first = p.expr(stmt.condition), len(p.frame.lines)
+    with p.scope(stmt.then_case, f"if {condition}:", stmt):
         body(p, stmt.then_case)
     if stmt.else_case is not None:
-        with p.scope(stmt.else_case, "else:"):
+        with p.branch(stmt.else_case, "else:", first):
             body(p, stmt.else_case)
 
 
