@@ -23,18 +23,20 @@ from ..analysis import normalize_prim_func
 from ..base.schedule_rule import ScheduleRule
 from .base import GPUScheduleRule
 from .low_batch_gemv import LowBatchGEMV, is_gemv
+from .matmul import Matmul
 
 
 @dataclass(frozen=True)
 class FewRows(GPUScheduleRule):
     """Chooses between two kernels when the number of rows is known, on the host.
 
-    many: the rules for many rows, of which the first that is for the function is taken.
+    many: the rules for many rows, of which the first that is for the function is taken; a target may have better ones
+        than `Matmul`.
     most: how many rows are few.
     bucket: how many of them a block of threads takes at once.
     """
 
-    many: tuple[ScheduleRule, ...]
+    many: tuple[ScheduleRule, ...] = (Matmul(),)
     most: int = 8
     bucket: int = 4
 

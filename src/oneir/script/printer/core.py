@@ -90,9 +90,12 @@ class Scope(Frame):
 
     __slots__ = ("above", "header", "nodes")
 
-    above: list[str]
     header: str
     nodes: tuple[Any, ...]
+
+    def __init__(self, printer: Printer, node: Any, lines: list[str], pad: str, dialect: str):
+        super().__init__(printer, node, lines, pad, dialect)
+        self.above: list[str] = []
 
     def __exit__(self, kind: object, *_: object) -> None:
         printer = self.printer
@@ -155,7 +158,7 @@ class Printer:
         """A frame whose lines stand indented below `header`, the text of `nodes`."""
         here = self.frame
         scope = Scope(self, node, [], here.pad + self.indent, here.dialect if dialect is None else dialect)
-        scope.above, scope.header, scope.nodes = [], header, nodes
+        scope.header, scope.nodes = header, nodes
         return scope
 
     def branch(self, node: Any, header: str, first: int) -> Scope:
