@@ -8,10 +8,10 @@ from typing import Any
 
 from ...ir.expr import FloorDiv, FloorMod, PrimExpr, Var, as_int
 from ...ir.visitor import Visitor
-from ...tir.expr import IterVar
+from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
-from ...tir.stmt import Block, For, ForKind
+from ...tir.stmt import Block, BufferStore, For, ForKind
 from ...tir.transform.simplify import SimplifyConfig, simplify
 
 
@@ -41,6 +41,11 @@ class Leaf:
 def reduces(block: Block) -> bool:
     """Whether a block has reduction axes."""
     return any(iv.iter_type == IterVar.CommReduce for iv in block.iter_vars)
+
+
+def is_copy(block: Block) -> bool:
+    """Whether a block stores elements as it loads them."""
+    return isinstance(block.body, BufferStore) and isinstance(block.body.value, BufferLoad)
 
 
 def leaves(sch: Schedule) -> list[Leaf] | None:

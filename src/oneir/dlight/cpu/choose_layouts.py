@@ -42,12 +42,12 @@ from ...target.target import Target
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BufferStore, Stmt
+from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.simplify import SimplifyConfig, simplify
 from ...topi import transpose
 from ..analysis.contraction import dot_length, operands
-from ..analysis.leaves import extent_of, leaves, plain_schedule, variables
+from ..analysis.leaves import extent_of, is_copy, leaves, plain_schedule, variables
 from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
 from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout
@@ -314,8 +314,8 @@ class _Accesses:
             return self
         sch = plain_schedule(self.func)
         for leaf in leaves(sch) or ():
-            consumers = [sch.get(consumer).body for consumer in sch.get_consumers(leaf.handle)]
-            if (len(consumers) == 1 and _is_view(consumers[0])) or (consumers and _is_view(leaf.block.body)):
+            consumers = [sch.get(consumer) for consumer in sch.get_consumers(leaf.handle)]
+            if (len(consumers) == 1 and is_copy(consumers[0])) or (consumers and is_copy(leaf.block)):
                 try:
                     sch.compute_inline(leaf.handle)
                 except ScheduleError:
@@ -402,11 +402,6 @@ class _Accesses:
                     if access.buffer not in layouts and access.indices:
                         layouts[access.buffer] = Permuted(_axes_for(access.indices, order, step.spatial()))
                         changed = True
-
-
-def _is_view(body: Stmt) -> bool:
-    """Whether a block stores elements as it loads them."""
-    return isinstance(body, BufferStore) and isinstance(body.value, BufferLoad)
 
 
 def _is_identity(layout: Layout) -> bool:

@@ -27,7 +27,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore, SeqStmt
 from ...tir.stmt_functor import loads
 from ...topi.index import ravel
-from ..analysis.leaves import Leaf, leaves, plain_schedule, variables
+from ..analysis.leaves import Leaf, is_copy, leaves, plain_schedule, variables
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps
 
@@ -124,8 +124,7 @@ def _is_view(value: PrimExpr) -> bool:
 
 def _inline_backwards(sch: Schedule, leaf: Leaf) -> bool:
     """Inlines a copy at the end of a function into its producer, which then writes to the result directly."""
-    body = leaf.block.body
-    if not isinstance(body, BufferStore) or not isinstance(body.value, BufferLoad) or sch.get_consumers(leaf.handle):
+    if not is_copy(leaf.block) or sch.get_consumers(leaf.handle):
         return False
     producers = sch.get_producers(leaf.handle)
     if len(producers) != 1 or any(iv.iter_type == IterVar.CommReduce for iv in sch.get(producers[0]).iter_vars):

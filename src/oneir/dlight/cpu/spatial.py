@@ -20,7 +20,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
-from ..analysis.leaves import Leaf, extent_of, leaves, plain_schedule, reduces, variables
+from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, plain_schedule, reduces, variables
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
 
@@ -84,7 +84,7 @@ def inline_elementwise(sch: Schedule) -> None:
 
 def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
     body = leaf.block.body
-    if isinstance(body, BufferStore) and isinstance(body.value, BufferLoad):
+    if is_copy(leaf.block):
         # A copy costs nothing where it is read.
         return bool(sch.get_consumers(leaf.handle))
     calls = calls_in(body)
