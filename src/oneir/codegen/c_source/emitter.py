@@ -40,8 +40,10 @@ from ...tir.stmt import (
     IfThenElse,
     LetStmt,
     SeqStmt,
+    Stmt,
     While,
 )
+from ..emitter import Emitter
 from ..index_arithmetic import is_index_arithmetic
 from .dialect import Dialect, joined
 
@@ -89,7 +91,7 @@ def source_of(mod: IRModule, dialect: Dialect, emitter: type[KernelEmitter] | No
     return "\n".join([dialect.preamble(), *(text.lstrip("\n") for text in helpers.values()), *kernels])
 
 
-class KernelEmitter:
+class KernelEmitter(Emitter):
     """Writes one kernel. `helpers` collects the functions of the prelude, by name."""
 
     def __init__(self, func: PrimFunc, symbol: str, dialect: Dialect, helpers: dict[str, str]):
@@ -214,10 +216,13 @@ class KernelEmitter:
 
     def stmt(self, node: Any) -> None:
         """Writes one statement."""
-        handler = getattr(self, f"stmt_{type(node).__name__}", None)
-        if handler is None:
-            raise CompileError(f"{type(node).__name__} must be lowered before code for {self.dialect.name} is written")
-        handler(node)
+        self._handle(node)
+
+    def refuse(self, node: Any) -> Any:
+        kind, language = type(node).__name__, self.dialect.name
+        if isinstance(node, Stmt):
+            raise CompileError(f"{kind} must be lowered before code for {language} is written")
+        raise CompileError(f"{kind} cannot be written in {language} code: {node}")
 
     def stmt_SeqStmt(self, node: SeqStmt) -> None:
         for inner in node.seq:
@@ -447,11 +452,7 @@ class KernelEmitter:
     def lanes(self, node: Any) -> Lanes:
         """The expressions of a value's lanes."""
         self.check_dtype(node.dtype, lambda: node)
-        for base in type(node).__mro__:
-            handler = getattr(self, f"expr_{base.__name__}", None)
-            if handler is not None:
-                return handler(node)
-        raise CompileError(f"{type(node).__name__} cannot be written in {self.dialect.name} code: {node}")
+        return self._handle(node)
 
     def literal(self, value: Any, dtype: DataType) -> str:
         """A constant."""

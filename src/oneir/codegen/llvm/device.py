@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, ClassVar
 
 from ...ir import expr as e
 from ...ir.dtype import DataType
@@ -121,9 +120,6 @@ class _KernelWriter(FunctionWriter):
 
 class KernelEmitter(FunctionEmitter):
     """Emits one kernel."""
-
-    _handlers: ClassVar[dict[type, Any]] = {}
-    _stmt_handlers: ClassVar[dict[type, Any]] = {}
 
     def __init__(self, module: ModuleText, symbols: IRModule, name: str, machine: Machine):
         super().__init__(module, symbols, name)

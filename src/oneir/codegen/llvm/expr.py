@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, TypeGuard
 
 from ...ir import expr as e
 from ...ir.dtype import BOOL, INT32, DataType
@@ -11,6 +11,8 @@ from ...ir.visitor import Visitor
 from ...runtime.error import CompileError
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Shuffle
+from ...tir.stmt import Stmt
+from ..emitter import Emitter
 from ..index_arithmetic import is_index_arithmetic
 from .types import literal, memory_scalar, memory_suffix_of, memory_type, register_type, scalar_type, suffix, with_lanes
 from .writer import FunctionWriter
@@ -46,11 +48,10 @@ def must_not_speculate(expr: e.PrimExpr) -> bool:
     return finder.found
 
 
-class ExprEmitter:
+class ExprEmitter(Emitter):
     """Emits the instructions of expressions into `self.w`."""
 
     w: FunctionWriter
-    _handlers: ClassVar[dict[type, Any]] = {}
 
     def lookup(self, var: e.Var) -> str:
         """The LLVM value of a variable."""
@@ -62,17 +63,15 @@ class ExprEmitter:
 
     def expr(self, node: Any) -> str:
         """The LLVM value of an expression."""
-        kind = type(node)
-        handler = self._handlers.get(kind)
-        if handler is None:
-            for base in kind.__mro__:
-                handler = getattr(type(self), f"expr_{base.__name__}", None)
-                if handler is not None:
-                    break
-            else:
-                raise CompileError(f"{kind.__name__} cannot be compiled: {node}{where(node)}")
-            self._handlers[kind] = handler
-        return handler(self, node)
+        return self._handle(node)
+
+    def refuse(self, node: Any) -> Any:
+        kind = type(node).__name__
+        if isinstance(node, Stmt):
+            raise CompileError(
+                f"{kind} must be lowered before code is generated; run the TensorIR pipeline first{where(node)}"
+            )
+        raise CompileError(f"{kind} cannot be compiled: {node}{where(node)}")
 
     def index(self, node: Any) -> str:
         """The LLVM value of an index, as i64 or a vector of i64.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, TypeGuard
 
 from ...ir import expr as e
 from ...ir import operators as ops
@@ -62,22 +62,11 @@ class StmtEmitter(CallEmitter):
     """The values of variables that `LetStmt`s bind."""
     loop_carried: set[e.Var]
     """Variables of loops with a dependence between iterations that LLVM does not see; see `hidden_dependences`."""
-    _stmt_handlers: ClassVar[dict[type, Any]] = {}
 
     def stmt(self, node: Stmt) -> None:
         """Emits one statement; nothing when it cannot be reached."""
-        if not self.w.reachable:
-            return
-        handler = self._stmt_handlers.get(type(node))
-        if handler is None:
-            handler = getattr(type(self), f"stmt_{type(node).__name__}", None)
-            if handler is None:
-                raise CompileError(
-                    f"{type(node).__name__} must be lowered before code is generated; "
-                    f"run the TensorIR pipeline first{where(node)}"
-                )
-            self._stmt_handlers[type(node)] = handler
-        handler(self, node)
+        if self.w.reachable:
+            self._handle(node)
 
     def parallel(self, node: For) -> None:
         """Emits a loop whose iterations run on several threads."""

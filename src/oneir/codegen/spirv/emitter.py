@@ -209,12 +209,8 @@ class KernelEmitter(ExpressionEmitter):
 
     def stmt(self, node: Any) -> None:
         """Writes one statement, unless the program never comes to it."""
-        if self.body.ended:
-            return
-        handler = getattr(self, f"stmt_{type(node).__name__}", None)
-        if handler is None:
-            raise CompileError(f"{type(node).__name__} must be lowered before SPIR-V is written")
-        handler(node)
+        if not self.body.ended:
+            self._handle(node)
 
     def stmt_SeqStmt(self, node: SeqStmt) -> None:
         for inner in node.seq:

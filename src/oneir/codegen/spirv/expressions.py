@@ -14,6 +14,8 @@ from ...ir.dtype import DataType
 from ...ir.op import Op
 from ...runtime.error import CompileError
 from ...tir.expr import Shuffle
+from ...tir.stmt import Stmt
+from ..emitter import Emitter
 from .functions import Functions, reduced, register
 from .module import BYTES, Body
 
@@ -54,7 +56,7 @@ Lanes = list[str]
 """The ids of a value's lanes; a scalar has one."""
 
 
-class ExpressionEmitter:
+class ExpressionEmitter(Emitter):
     """Writes expressions into a body."""
 
     def __init__(self, symbol: str, body: Body, functions: Functions) -> None:
@@ -104,11 +106,13 @@ class ExpressionEmitter:
 
     def lanes(self, node: Any) -> Lanes:
         """The ids of a value's lanes."""
-        for base in type(node).__mro__:
-            handler = getattr(self, f"expr_{base.__name__}", None)
-            if handler is not None:
-                return handler(node)
-        raise CompileError(f"{type(node).__name__} cannot be written as SPIR-V: {node}")
+        return self._handle(node)
+
+    def refuse(self, node: Any) -> Any:
+        kind = type(node).__name__
+        if isinstance(node, Stmt):
+            raise CompileError(f"{kind} must be lowered before SPIR-V is written")
+        raise CompileError(f"{kind} cannot be written as SPIR-V: {node}")
 
     def pairs(self, node: Any) -> list[tuple[str, str]]:
         """The lanes of both operands."""
