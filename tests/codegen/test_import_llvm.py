@@ -46,6 +46,14 @@ def test_text():
     check(imported(TWICE), 2)
 
 
+def test_a_program_of_several_modules_is_optimized_as_a_whole():
+    func = imported(TWICE.replace(") {", ") noinline optnone {"))
+    check(func, 2)
+    text = oneir.build(func).inspect_source("ll-unoptimized")
+    attributes = [line for line in text.splitlines() if line.startswith("attributes #")]
+    assert attributes and not any("optnone" in line for line in attributes)
+
+
 def test_a_name_belongs_to_the_program_that_brings_it():
     two, four = imported(TWICE), imported(TWICE.replace("2.0", "4.0"))
     a, b = np.arange(8, dtype="float32"), np.zeros(8, "float32")

@@ -39,6 +39,12 @@ def test_a_function_and_what_it_needs() -> None:
     assert "declare i32 @inner(i32 %x)" in parts.as_it_stands and "@plain" not in parts.as_it_stands
 
 
+def test_attributes_with_arguments() -> None:
+    parts = parts_of(TEXT.replace(" nounwind {", " nounwind vscale_range(2,2) {"))
+    assert parts is not None and parts.shared == ("inner",)
+    assert "declare i32 @outer(i32 %x)\n" in parts.optimized + "\n" and "optnone" not in parts.optimized
+
+
 def test_the_parts_are_one_object(capfd) -> None:
     loaded = llvm.link(llvm.compile_ir(TEXT, name="parts"))
     outer, plain = (ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.symbol(n)) for n in ("outer", "plain"))

@@ -25,10 +25,6 @@ DECLARED = "tir.is_declared"
 """The attribute of functions that another object defines; only their parameters count."""
 
 
-FORWARDS = "tir.forwards"
-"""The attribute of functions that only check their arguments and call a shared one."""
-
-
 def split(mod: IRModule) -> list[IRModule]:
     """The units of a module, those of shared functions first; each declares the shared functions that it calls."""
     shared = {var: func for var, func in mod.functions.items() if SHARED in func.attrs and DECLARED not in func.attrs}

@@ -230,7 +230,8 @@ def from_bitcode(data: bytes, name: str) -> str:
 def link_ir(text: str, imports: Sequence[str], visible: Collection[str] = ()) -> str:
     """The text of a module of LLVM IR with all of others, which lose their target and are visible inside of it only.
 
-    Those of their symbols that are `visible` are so outside as well, where nobody can put others in their place. Raises
+    Those of their symbols that are `visible` are so outside as well, where nobody can put others in their place. What
+    was to be compiled as it stands is optimized with the rest, which may be more than text tells apart. Raises
     `CompileError` for what is not LLVM IR, and for two definitions of one name.
     """
     binding = _binding()
@@ -250,7 +251,7 @@ def link_ir(text: str, imports: Sequence[str], visible: Collection[str] = ()) ->
                 value.visibility = "protected"
             else:
                 value.linkage = "internal"
-    return str(module)
+    return re.sub(r"^(attributes #.*) optnone\b", r"\1", str(module), flags=re.MULTILINE)
 
 
 def _is_exported(value: Any) -> bool:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_HEAD = re.compile(r"define ((?:\w+ )*?) ?(\w+) @([\w.$]+)\((.*)\) ([^{()]*)\{")
+_LIST = r"((?:[^{}()]|\([^()]*\))*)"
+"""Parameters, or attributes, some of which have arguments: `vscale_range(2,2)`."""
+_HEAD = re.compile(rf"define ((?:\w+ )*?) ?(\w+) @([\w.$]+)\({_LIST}\) {_LIST}\{{")
 _GLOBAL = re.compile(r"@([\w.$]+) = (.*)")
 _LOCAL = ("internal ", "private ")
 

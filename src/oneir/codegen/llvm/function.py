@@ -34,13 +34,6 @@ DEPTH = e.Var("depth", "int32")
 """The depth of calls within the module, an int32; beyond `MAX_DEPTH` a call fails before the stack overflows."""
 MAX_DEPTH = 1000
 
-MAX_OPTIMIZED_CHECKS = 4000
-"""Lines of LLVM IR in the checks of a packed function's arguments beyond which LLVM compiles them as they stand.
-
-A tensor has about a hundred lines. Optimized they take LLVM 0.09 ms a line, two seconds for a graph of 170 arguments;
-as they stand, less than half of that. A call of so many arguments then takes 4 ns longer for each of them.
-"""
-
 
 class FunctionEmitter(StmtEmitter):
     """Emits one LLVM function. One for a scope outlined from `outer` captures the values that it uses of it."""
@@ -213,12 +206,11 @@ done:
             w.emit(f"store {llvm_type} {value}, ptr {slot}, align 8")
         return address
 
-    def finish(
-        self, linkage: str, symbol: str, parameters: list[str], inline: bool = True, optimize_checks: bool = True
-    ) -> None:
-        """Ends the function and adds its text to the module.
+    def finish(self, linkage: str, symbol: str, parameters: list[str], inline: bool = True) -> None:
+        """Ends the function and adds its text to the module. `inline`: whether LLVM may inline it.
 
-        `inline`: whether LLVM may inline it. `optimize_checks`: whether a few checks of arguments are optimized.
+        LLVM compiles checks of arguments as they stand. Optimized they take longer than most kernels, half of all of
+        LLVM's time for a small one, and are 2 ns faster for each argument of a call.
         """
         w = self.w
         if w.reachable:
@@ -226,7 +218,7 @@ done:
         else:
             w.emit("unreachable")
         attributes = w.module.processor.attributes
-        if self.only_checks and not (optimize_checks and len(w.lines) <= MAX_OPTIMIZED_CHECKS):
+        if self.only_checks:
             attributes = f"optnone noinline {attributes}"
         elif not inline:
             attributes = f"noinline {attributes}"

@@ -6,7 +6,7 @@ from ...ir.module import IRModule
 from ...ir.visitor import deep_recursion
 from ...target.target import Target
 from ...tir.function import PrimFunc
-from ..units import DECLARED, FORWARDS, SHARED
+from ..units import DECLARED, SHARED
 from .function import DEPTH, PACKED, FunctionEmitter, function_symbol
 from .types import register_type
 from .writer import Kernels, ModuleText, Processor
@@ -72,6 +72,4 @@ def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> Non
         emitter.check_depth()
     emitter.stmt(func.body)
     linkage = "" if "global_symbol" in func.attrs else "hidden" if SHARED in func.attrs else "internal"
-    emitter.finish(
-        linkage, symbol, parameters, inline=SHARED not in func.attrs, optimize_checks=FORWARDS not in func.attrs
-    )
+    emitter.finish(linkage, symbol, parameters, inline=SHARED not in func.attrs)

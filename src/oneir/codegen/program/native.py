@@ -64,7 +64,7 @@ from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenE
 from ...tir.stmt_functor import renew_defs, substitute
 from ...tir.transform.make_packed_api import CPU, TENSORS_ON, on_device, written_buffers
 from ...tir.transform.packed_fields import Field
-from ..units import FORWARDS, SHARED, with_declarations
+from ..units import SHARED, with_declarations
 
 ALIGNMENT = 64
 """Bytes to which storages are aligned in the arena."""
@@ -187,8 +187,9 @@ def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> tuple[IRModul
             buffer = public.buffer_map.get(param)
             arguments.append(param if buffer is None else pointer_to(buffer, buffer.data in written))
         arguments += kernel_params(public)
-        forwarding = public.with_body(Evaluate(TirCall("void", direct, arguments)))
-        public_forms[GlobalVar(func.attrs["global_symbol"])] = forwarding.with_attr(FORWARDS, True)
+        public_forms[GlobalVar(func.attrs["global_symbol"])] = public.with_body(
+            Evaluate(TirCall("void", direct, arguments))
+        )
     native = _with_unique_global_vars(mod.replace(functions=functions))
     return native, IRModule(with_declarations(public_forms, native))
 
