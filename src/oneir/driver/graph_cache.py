@@ -68,7 +68,8 @@ class Compiled:
 def key_of(mod: IRModule, params: Mapping[Any, object], target: Target) -> str | None:
     """The key of a graph that goes through the default pipelines; None if something in it has no digest."""
     others = [Target(device.target) for device in mod.global_infos.get("vdevice", ())]
-    facts, registered = cache_facts(target), _registered(target, mod)
+    facts = cache_facts(target)
+    registered = None if facts is None else _registered(target, mod)
     if facts is None or registered is None:
         return None
     facts += [fact for other in others for fact in [str(other), *backend_of(other).facts(other)]]
@@ -144,14 +145,29 @@ def _registered(target: Target, mod: IRModule) -> str | None:
         if key is None:
             return None
         parts.append(key)
-    seen: set[int] = set()
     for name in Op.list_op_names():
-        for key, fact in list(Op.get(name).attrs.items()):
-            if not _is_own(fact, seen):
-                return None
-            if name.startswith("relax.") and isinstance(fact, (int, str, Enum)):
-                parts.append(f"{name} {key} {fact!r}")
+        text = _facts_of(name)
+        if text is None:
+            return None
+        parts.append(text)
     return "\n".join(parts)
+
+
+_facts: dict[str, tuple[dict[str, Any], str | None]] = {}
+"""The facts of operators when they were last looked at, and what that gave."""
+
+
+def _facts_of(name: str) -> str | None:
+    """The facts of an operator that have a text; None if one of its facts has no digest."""
+    attrs = Op.get(name).attrs
+    known = _facts.get(name)
+    if known is None or known[0] != attrs:
+        attrs, seen = dict(attrs), set[int]()
+        shown = attrs.items() if name.startswith("relax.") else ()
+        lines = [f"{name} {key} {fact!r}" for key, fact in shown if isinstance(fact, (int, str, Enum))]
+        text = "\n".join(lines) if all(_is_own(fact, seen) for fact in attrs.values()) else None
+        known = _facts[name] = attrs, text
+    return known[1]
 
 
 def _is_own(value: object, seen: set[int]) -> bool:
