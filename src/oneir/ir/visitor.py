@@ -59,7 +59,7 @@ class Dispatch:
         super().__init_subclass__()
         cls._handlers = {}
 
-    def _handle(self, node: Node) -> Any:
+    def _handle(self, node: object) -> Any:
         """Calls the method for the node's class."""
         handler = self._handlers.get(type(node))
         return (handler or self._find_handler(type(node)))(self, node)

@@ -11,11 +11,12 @@ import inspect
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 from ...ir import operators as ops
 from ...ir.expr import BaseExpr, EqualOp, ExprOp, NotEqualOp, as_expr
 from ...ir.span import Span
+from ...ir.visitor import Dispatch
 from ...runtime.error import OneIRError, ParseError
 from ...tir.op import if_then_else
 from .scope import MISSING, Scope
@@ -89,14 +90,8 @@ def locate(node: Any, span: Span) -> None:
             found.visit_children(todo.append)
 
 
-class Evaluator:
+class Evaluator(Dispatch):
     """Evaluates syntax nodes of `source` with the names of `scope`."""
-
-    _handlers: ClassVar[dict[type, Callable[[Any, Any], Any]]] = {}
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls._handlers = {}
 
     def __init__(self, source: Source, scope: Scope):
         self.source = source
@@ -124,11 +119,8 @@ class Evaluator:
 
     def eval(self, node: Any) -> Any:
         """The value of an expression."""
-        handler = self._handlers.get(type(node))
-        if handler is None:
-            handler = self._find_handler(node)
         try:
-            value = handler(self, node)
+            value = self._handle(node)
         except ParseError:
             raise
         except Exception as problem:
@@ -140,11 +132,8 @@ class Evaluator:
         return value
 
     @classmethod
-    def _find_handler(cls, node: Any) -> Callable[[Any, Any], Any]:
-        kind = type(node)
-        found = getattr(cls, f"eval_{kind.__name__}", None) or cls.eval_unsupported
-        cls._handlers[kind] = found
-        return found
+    def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
+        return getattr(cls, f"eval_{node_class.__name__}", None) or cls.eval_unsupported
 
     def eval_unsupported(self, node: Any) -> Any:
         what = _NAMES.get(type(node), f"`{type(node).__name__}`")
