@@ -163,6 +163,22 @@ class TestErrors(testing.CompareBeforeAfter):
         A[0] = 1
 
 
+class TestPrivateResult(testing.CompareBeforeAfter):
+    """A pass that makes a new function, without a name: it is its body that is compared."""
+
+    def transform(self):
+        def private(mod, context):
+            return oneir.IRModule({"main": oneir.tir.PrimFunc([], mod["main"].body)})
+
+        return oneir.ir.transform.module_pass(private, opt_level=0)
+
+    def before():
+        T.evaluate(1)
+
+    def expected():
+        T.evaluate(1)
+
+
 def test_comparison_can_fail():
     func = TestModules().test_compare
     before = oneir.IRModule({"f": T.prim_func(_one)})

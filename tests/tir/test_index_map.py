@@ -115,6 +115,22 @@ def test_inverse_over_a_symbolic_shape() -> None:
     assert str(padding) == "n <= axis0 * T.int64(4) + axis1"
 
 
+def test_padding_is_told_over_the_indices_within_the_last_block() -> None:
+    # 100 of 105: of the last block of 35, the five last ones. They are asked for by the index in the block.
+    index_map = tir.IndexMap.from_func(lambda i: [i // 35, i // 7 % 5, i % 7], index_dtype="int32")
+    _, padding = index_map.non_surjective_inverse([100])
+    assert str(padding) == "axis0 == 2 and 30 <= axis1 * 7 + axis2"
+
+
+def test_the_inverse_names_blocks_of_which_there_is_one() -> None:
+    # The inverse of a shape is that of a larger one; only the padding depends on how many blocks there are.
+    index_map = tir.IndexMap.from_func(lambda i: [i // 8, i % 8], index_dtype="int32")
+    back, padding = index_map.non_surjective_inverse([5])
+    assert str(back.final_indices[0]) == "axis0 * 8 + axis1"
+    assert back.is_equivalent_to(index_map.inverse([64]))
+    assert str(padding) == "5 <= axis1"
+
+
 @pytest.mark.parametrize(("function", "shape", "mapped"), PADDED)
 def test_inverse_refuses_padding(function: Callable[..., Any], shape: list[int], mapped: list[int]) -> None:
     with pytest.raises(InvalidValue, match="not one to one over the shape"):

@@ -140,16 +140,16 @@ def inverse_index_map(index_map: Any, shape: Any) -> tuple[Any, PrimExpr]:
     outputs = [Var(f"axis{place}", index.dtype) for place, index in enumerate(final)]
     for var, total in zip(outputs, sums, strict=True):
         sizes.analyzer.bind(var, _range_of(total, var.dtype))
-    inverter = _Inverter(sizes.analyzer)
+    inverter = _Inverter(Analyzer())
     inverter.invert(sums, outputs)
     padded = never
     for mark, _ in reversed(rewriter.used_marks(sums).values()):  # those of the first indices come first
         padding = rewriter.padded.get(id(mark))
         if padding is not None:
             padded = ops.logical_or(padded, _outside(padding, inverter.values[id(mark)], rewriter))
-    # A dimension of extent 1 has no digits.
+    # A dimension of extent 1 that no index has is 0.
     back = [inverter.variables.get(var, e.const(0, var.dtype)) for var in initial]
-    return type(index_map)(outputs, back), sizes.analyzer.simplify(padded, 10)
+    return type(index_map)(outputs, back), sizes.analyzer.rewrite_simplify(padded)
 
 
 def _outside(padding: Padding, value: PrimExpr, rewriter: IterMapRewriter) -> PrimExpr:
@@ -161,11 +161,11 @@ def _outside(padding: Padding, value: PrimExpr, rewriter: IterMapRewriter) -> Pr
     sizes, block = rewriter.sizes, padding.multiple
     end = sizes.plus(padding.origin.extent, padding.left)
     if not (isinstance(block, e.IntImm) and isinstance(end, e.IntImm) and isinstance(padding.left, e.IntImm)):
-        return rewriter.beyond(padding, ops.subtract(value, padding.left))
+        return rewriter.beyond(padding, sizes.minus(value, padding.left))
     if padding.left.value >= block.value:
-        return rewriter.beyond(padding, ops.subtract(value, padding.left))
+        return rewriter.beyond(padding, sizes.minus(value, padding.left))
     outside: PrimExpr = e.IntImm("bool", 0)
-    number, place = ops.floordiv(value, block), ops.floormod(value, block)
+    number, place = sizes.quotient(value, block), sizes.remainder(value, block)
     if padding.left.value:
         outside = ops.logical_and(e.EQ(number, e.const(0, number.dtype)), ops.less(place, padding.left))
     last, rest = divmod(end.value, block.value)
