@@ -92,6 +92,40 @@ def test_products_of_any_number_of_rows(fixed: int | None) -> None:
         case.check(run(func, target, case.arguments)[-1])
 
 
+@pytest.mark.parametrize("fixed", [None, 1, 3, 4, 6])
+def test_products_that_are_added_up_in_pairs(fixed: int | None) -> None:
+    """They are exact with the largest digits and bytes, for which 16 bits just hold the sums of a group."""
+    target = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
+    func = scheduled(with_rows(gq.product(digit_form("Q4_0"), N, K, in_pairs=True), fixed), target)
+    assert instructions(func) == {"llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"}
+    if not enabled_features(Target("llvm"), ["avx2"]):
+        pytest.skip("the processor lacks AVX2")
+    for m in [fixed] if fixed else [1, 4, 9]:
+        case = Case("Q4_0", m)
+        case.check(run(func, target, case.arguments)[-1])
+        for array, extreme in zip(case.arguments, (-128, 1, -128 * 32, 255, 1), strict=False):
+            array[...] = extreme
+        np.testing.assert_array_equal(run(func, target, case.arguments)[-1], K * 7 * -128.0)
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_pairs_give_what_products_one_by_one_give(name: str) -> None:
+    """Plain loops; forms of bytes, whose sums of pairs have more bits, and of groups of 16 stay as they are."""
+    case = Case(name, 2, 32, 256)
+    func = gq.product(case.form, 32, 256, in_pairs=True)
+    assert (func is gq.product(case.form, 32, 256)) == (case.form.bits > 4 or case.form.group < 32)
+    interpret(func, *case.arguments)
+    case.check(case.arguments[-1])
+
+
+def test_pairs_are_for_processors_that_add_up_in_16_bits_and_digits_of_4() -> None:
+    func = gq.product(digit_form("Q4_0"), 32, 64, in_pairs=True)
+    haswell, zen = (Target(f"llvm -mtriple=x86_64-unknown-linux-gnu -mcpu={cpu}") for cpu in ("haswell", "znver4"))
+    assert IntegerDots().apply(func, haswell) is not None
+    assert IntegerDots().apply(func, zen) is None
+    assert IntegerDots().apply(func.replace(body=_Wider()(func.body)), haswell) is None
+
+
 @pytest.mark.parametrize("name", DIGITS)
 def test_every_form_of_digits(name: str) -> None:
     case, target = Case(name, 5), Target("llvm")

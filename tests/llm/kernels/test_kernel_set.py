@@ -7,6 +7,8 @@ import pickle
 import pytest
 
 from oneir.llm.kernels.attention import ROWS, value_lanes
+from oneir.llm.kernels.forms import FORMS, DigitForm
+from oneir.llm.kernels.group_quantized import product
 from oneir.llm.kernels.kernel_set import DEVICES, kernels_for
 from oneir.target import Target
 from oneir.target.cpu import cpu_info
@@ -24,6 +26,14 @@ def test_sums_of_values_stay_in_registers(target: str, lanes: int) -> None:
     assert ROWS * vectors + vectors + 1 <= info.vector_registers
     twice = 2 * vectors
     assert lanes == 64 or ROWS * twice + twice + 1 > info.vector_registers
+
+
+@pytest.mark.parametrize(("target", "in_pairs"), [("llvm -mcpu=znver5", False), ("llvm -mcpu=znver3", True)])
+def test_products_are_added_up_in_pairs_where_the_processor_does_so(target: str, in_pairs: bool) -> None:
+    layout = kernels_for(Target(target)).layout(FORMS["Q4_0"], "int8")
+    form = FORMS["Q4_0"]
+    assert isinstance(form, DigitForm)
+    assert layout.product(32, 64) is product(form, 32, 64, in_pairs)
 
 
 def test_kernels_are_pickled_with_a_model() -> None:

@@ -18,6 +18,8 @@ from oneir.tir.tensor_intrin.x86 import (
     get_bfloat16_pairs_dot_intrin,
     get_byte_dot_intrin,
     get_group_dot_intrin,
+    get_pair_dot_intrin,
+    get_pair_sum_intrin,
 )
 
 NEEDED = {"vnni": ["avx512vnni", "avx512vl"], "avx_vnni": ["avxvnni"], "avx512": ["avx512bw"], "avx2": ["avx2"]}
@@ -70,6 +72,30 @@ def test_a_group_of_digits(instructions: str, extreme: bool, group: int, bits: i
     check(get_group_dot_intrin(instructions, bits, group), arrays, c + products.sum((0, 2)), target)
 
 
+def test_pairs_of_products_in_16_bits() -> None:
+    target, rng = skip_without("avx2"), np.random.default_rng(5)
+    a = rng.integers(-128, 128, 4).astype("int8")
+    b = rng.integers(0, 129, 32).astype("uint8")
+    a[:2], b[:2] = -128, 128  # the largest products, whose sum is the least of 16 bits
+    c = rng.integers(-1000, 1000, (8, 2)).astype("int16")
+    c[0, 0] = 0
+    products = b.reshape(8, 2, 2) * a.astype("int16").reshape(2, 2)
+    check(get_pair_dot_intrin(), [a, b, c], c + products.sum(-1, dtype="int16"), target)
+
+
+def test_sums_of_pairs() -> None:
+    target, rng = skip_without("avx2"), np.random.default_rng(5)
+    pairs = rng.integers(-32768, 32768, (8, 2)).astype("int16")
+    pairs[0] = -32768
+    c = rng.integers(-1000, 1000, 8).astype("int32")
+    described, implemented = get_pair_sum_intrin()
+    tensors, by_hand = [oneir.nd.array(x) for x in (pairs, c)], c + pairs.sum(-1, dtype="int32")
+    oneir.build(implemented.with_attr("global_symbol", "f"), target)["f"](*tensors)
+    interpret(described, pairs, c)
+    np.testing.assert_array_equal(c, by_hand)
+    np.testing.assert_array_equal(tensors[1].numpy(), by_hand)
+
+
 @pytest.mark.parametrize("extreme", [(255, -128), (255, 127), None])
 @pytest.mark.parametrize("instructions", NEEDED)
 def test_four_bytes_are_multiplied_exactly(instructions: str, extreme: tuple[int, int] | None) -> None:
@@ -110,6 +136,8 @@ def test_names_are_registered() -> None:
         "dot_8x32_u4_weights_avx2",
         "dot_16x32_u4_weights_vnni",
         "dot_8x4_bytes_avx2",
+        "dot_8x2x2_pairs_avx2",
+        "sum_8x2_pairs_avx2",
         "dot_16x2_bfloat16",
         "dot_16x2_bfloat16_pairs",
     ):

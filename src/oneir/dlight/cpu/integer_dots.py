@@ -20,10 +20,16 @@ from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
-from ...tir.schedule import LoopRV, Schedule
+from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore
 from ...tir.stmt_functor import loads
-from ...tir.tensor_intrin.x86 import GROUPS, VECTOR_BYTES, group_dot_name
+from ...tir.tensor_intrin.x86 import (
+    AVX2_PAIR_DOT_INTRIN,
+    AVX2_PAIR_SUM_INTRIN,
+    GROUPS,
+    VECTOR_BYTES,
+    group_dot_name,
+)
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
@@ -33,8 +39,8 @@ from .whole_tiles import computing_whole_tiles
 
 ROWS = {"vnni": 4, "avx512": 4, "avx_vnni": 2, "avx2": 4}
 """Rows of activations that share unpacked weights. Measured on Zen 5: of 3 to 8 rows with vectors of 64 bytes, 4 and 5
-are fastest by a few percent. Registers of AVX2 hold the digits of one vector of outputs, whose sums of 4 rows take 0.85
-of the time that a panel of 2 rows takes; 6 and 8 rows save 3 percent more, and waste more where there are few."""
+are fastest by a few percent. Registers of AVX2 hold sums of 16 bits of 4 rows for two vectors of outputs, which give
+206 GOP/s on Zen 3; of 2, 3, 5 and 6 rows they give 165, 181, 186 and 186."""
 LANES = 16
 """Outputs that lie together."""
 LARGEST_DIGITS = {15: 4, 255: 8}
@@ -49,7 +55,7 @@ class IntegerDots(CPUScheduleRule):
         sch = Schedule(func)
         found = leaves(sch) or []
         product = product_of(found)
-        if product is None or instructions is None:
+        if product is None or instructions is None or (product.halves is not None and instructions != "avx2"):
             return None
         extent = product.dot.extents[0]
         rows = ROWS[instructions] if extent is None else min(extent, ROWS[instructions])
@@ -57,7 +63,7 @@ class IntegerDots(CPUScheduleRule):
         if product.total.block.writes[0].buffer in func.buffer_map.values():
             sch.cache_write(total, 0, "global")
         if extent is None or extent % rows:
-            whole = [leaf for leaf in (product.starts, product.dot, product.total) if leaf is not None]
+            whole = [leaf for leaf in (product.starts, product.halves, product.dot, product.total) if leaf is not None]
             names = {leaf.block.name_hint for leaf in whole}
             factors = {leaf.block.iter_vars[0].var: rows for leaf in leaves(sch) or () if leaf.block.name_hint in names}
             sch = Schedule(computing_whole_tiles(sch.mod["main"], names, factors))
@@ -79,6 +85,8 @@ class Product:
     unpack: Leaf
     starts: Leaf | None
     """What the integer sums of each row and group start with, if it is not zero."""
+    halves: Leaf | None
+    """Sums of 16 bits, two of which are a sum of a group; None where that adds up products itself."""
     dot: Leaf
     total: Leaf
     epilogue: list[Leaf]
@@ -94,32 +102,47 @@ def product_of(found: list[Leaf]) -> Product | None:
         return None
     unpack, *rest = found
     starts = None if rest[0].reduces else rest.pop(0)
+    halves = rest.pop(0) if _stores(rest[0], "int16") else None
     if len(rest) < 2 or (starts is not None and len(starts.extents) != 2):
         return None
     dot, total, *epilogue = rest
-    pair = operands(dot.block) if dot.reduces else None
-    if unpack.reduces or pair is None or any(leaf.reduces for leaf in epilogue):
+    multiplied = halves or dot
+    factors = operands(multiplied.block) if multiplied.reduces else None
+    if unpack.reduces or factors is None or any(leaf.reduces for leaf in epilogue):
         return None
-    digits, values = pair
-    sums = dot.block.writes[0].buffer
-    axes = [iv.var for iv in dot.block.iter_vars]
-    kinds = [iv.iter_type for iv in dot.block.iter_vars]
-    if kinds != [IterVar.DataPar] * 5 + [IterVar.CommReduce] * 2:
+    digits, values = factors
+    if not _is_reduction(dot, 5) or not _is_reduction(multiplied, 5 if halves is None else 6):
         return None
-    size = next((size for size in GROUPS if dot.extents[4:] == [LANES, size // 4, 4]), None)
-    row, _, group, *_ = axes
-    if (digits.buffer.dtype, values.buffer.dtype, sums.dtype) != ("uint8", "int8", "int32"):
+    row, _, group, _, lane, *_ = (iv.var for iv in multiplied.block.iter_vars)
+    if (digits.buffer.dtype, values.buffer.dtype) != ("uint8", "int8") or not _stores(dot, "int32"):
         return None
     if digits.buffer is not unpack.block.writes[0].buffer or row in variables_of(digits):
         return None
+    size = 4 * (multiplied.extents[-2] or 0)
+    inner = [LANES, size // 4, 4] if halves is None else [LANES, 2, size // 4, 2]
     store = unpack.block.body
-    if size is None or len(unpack.extents) != 5 or not isinstance(store, BufferStore):
+    if size not in GROUPS or multiplied.extents[4:] != inner:
+        return None
+    if len(unpack.extents) != 5 or not isinstance(store, BufferStore):
         return None
     largest = Analyzer().const_int_bound(store.value).max_value
     bits = next((bits for digit, bits in LARGEST_DIGITS.items() if largest <= digit), None)
-    if bits is None or not {row, group} <= variables_of(values) or axes[4] in variables_of(values):
+    if bits is None or not {row, group} <= variables_of(values) or lane in variables_of(values):
         return None
-    return Product(unpack, starts, dot, total, epilogue, bits, size) if _adds_up(total, sums) else None
+    # The products of a group with bytes exceed 16 bits.
+    if (halves is not None and bits > 4) or not _adds_up(total, dot.block.writes[0].buffer):
+        return None
+    return Product(unpack, starts, halves, dot, total, epilogue, bits, size)
+
+
+def _stores(leaf: Leaf, dtype: str) -> bool:
+    return leaf.block.writes[0].buffer.dtype == dtype
+
+
+def _is_reduction(leaf: Leaf, parallel: int) -> bool:
+    """Whether a block has so many parallel axes, and then only those that it adds up over."""
+    kinds = [iv.iter_type for iv in leaf.block.iter_vars]
+    return kinds == [IterVar.DataPar] * parallel + [IterVar.CommReduce] * (len(kinds) - parallel)
 
 
 def _adds_up(total: Leaf, sums: object) -> bool:
@@ -141,18 +164,23 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: 
     row, panel, vector, lane, group = product.total.loops
     row_outer, row_inner = sch.split(row, [None, rows])
     # A vector of the instructions may be a part of the 16 outputs that lie together.
-    part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
+    size = VECTOR_BYTES[instructions] // 4
+    part, lane = sch.split(lane, [None, size])
     inner = [row_inner, vector, part, lane]
-    if rows > 1 and instructions == "avx2":
-        sch.reorder(panel, vector, part, row_outer, group, row_inner, lane)
-        inner = [row_inner, lane]
-    else:
+    if rows == 1 or instructions != "avx2":
         sch.reorder(panel, row_outer, group, *inner)
+    elif product.halves is None:
+        inner = [row_inner, lane]
+        sch.reorder(panel, vector, part, row_outer, group, *inner)
+    else:
+        inner = [row_inner, part, lane]
+        sch.reorder(panel, vector, row_outer, group, *inner)
     sch.parallel(panel)
     variables = sch.get(panel).loop_var, sch.get(group).loop_var
-    for handle in (dot, unpack, total):
+    steps = [leaf.handle for leaf in (product.dot, product.halves, product.unpack) if leaf is not None]
+    for handle in (*steps, total):
         sch.set_scope(handle, 0, "local")
-    for handle in (dot, unpack):
+    for handle in steps:
         sch.compute_at(handle, group, preserve_unit_loops=True)
     if product.starts is not None:
         # In memory, so that it is broadcast as it is loaded.
@@ -166,18 +194,39 @@ def compute_by_panels(sch: Schedule, product: Product, rows: int, instructions: 
         columns = sch.get_loops(leaf.handle)[-1]
         sch.vectorize(columns)
     unroll_and_vectorize(sch, inner)
+    if product.halves is not None:
+        multiply_in_halves(sch, product.halves.handle, unpack, size)
     sch.decompose_reduction(total, group)
     unroll_and_vectorize(sch, sch.get_loops(unpack)[-5:])
-    row, panel, group, vector, lane, quad, four = sch.get_loops(dot)[-7:]
-    part, lane = sch.split(lane, [None, VECTOR_BYTES[instructions] // 4])
-    sch.reorder(vector, part, row, lane, quad, four)
+    row, panel, group, vector, lane, *summed = sch.get_loops(dot)[-len(product.dot.extents) :]
+    part, lane = sch.split(lane, [None, size])
+    sch.reorder(vector, part, row, lane, *summed)
     for loop in (panel, group, vector, part, row):
         sch.unroll(loop)
     init = sch.decompose_reduction(dot, lane)
     for loop in sch.get_loops(init)[-6:]:
         sch.unroll(loop)
-    sch.tensorize(lane, group_dot_name(instructions, product.bits, product.group))
+    in_groups = group_dot_name(instructions, product.bits, product.group)
+    sch.tensorize(lane, in_groups if product.halves is None else AVX2_PAIR_SUM_INTRIN)
     return variables
+
+
+def multiply_in_halves(sch: Schedule, halves: BlockRV, unpack: BlockRV, lanes: int) -> None:
+    """Adds products to sums of 16 bits in registers, while a loop unpacks the digits of a few bytes for all rows.
+
+    So neither do products wait for one another, nor is more unpacked than registers hold.
+    """
+    row, panel, group, vector, lane, half, quad, within = sch.get_loops(halves)[-8:]
+    part, lane = sch.split(lane, [None, lanes])
+    # Digits of the lower and the upper half of bytes.
+    of_byte, quad = sch.split(quad, [2, None])
+    sch.reorder(panel, group, quad, of_byte, row, vector, part, lane, half, within)
+    sch.compute_at(unpack, of_byte, preserve_unit_loops=True)
+    init = sch.decompose_reduction(halves, quad)
+    unroll_and_vectorize(sch, sch.get_loops(init)[-7:])
+    for loop in (panel, group, of_byte, row, vector, part):
+        sch.unroll(loop)
+    sch.tensorize(lane, AVX2_PAIR_DOT_INTRIN)
 
 
 def unroll_and_vectorize(sch: Schedule, loops: list[LoopRV]) -> None:

@@ -111,13 +111,18 @@ def quantize_rows(k: int, part: int = GROUP, norm_eps: float | None = None, gate
 
 
 @functools.lru_cache(256)
-def product(form: DigitForm, n: int, k: int) -> PrimFunc:
+def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc:
     """Rows of `quantize_rows` (with the form's group as `part`), times a weight in a form: the parameters are the rows'
     values, scales and sums, the arrays of the weight, and the result (m, n) float32.
+
+    With `in_pairs`, the products of a group of 32 with digits of 4 bits are added up in two halves of 16 bits first,
+    which hold them all: those at the first two and those at the last two of each four neighbours.
     """
+    if in_pairs and (form.bits > 4 or form.group < GROUP):
+        return product(form, n, k)
     kinds = form.parameters(n, k)
     panels, groups, vectors, lanes, four = (ST.int64(x) for x in (n // PANEL, k // form.group, VECTORS, LANES, 4))
-    quads = ST.int64(form.group // 4)
+    quads, two = ST.int64(form.group // 4), ST.int64(2)
     parts_of_group = BLOCK // form.group
     with IRBuilder() as builder, T.prim_func(is_private=True):
         T.func_name("group_quantized_product")
@@ -150,13 +155,30 @@ def product(form: DigitForm, n: int, k: int) -> PrimFunc:
             with T.grid(m, groups) as loops, T.block("start"):
                 r, g = T.axis.remap("SS", list(loops))
                 T.buffer_store(starts, S[r, g] * -form.zero, [r, g])
-        with T.grid(m, panels, groups, vectors, lanes, quads, four) as loops, T.block("dot"):
-            r, p, g, v, c, q, i = T.axis.remap("SSSSSRR", list(loops))
+
+        def multiplied(dtype: str, r: Any, p: Any, g: Any, v: Any, c: Any, q: Any, i: Any) -> Any:
+            x = X[r, g // parts_of_group, g % parts_of_group * (quads * four) + q * four + i]
+            return T.Cast(dtype, digits[p, g, v, q, c * four + i]) * T.Cast(dtype, x)
+
+        if in_pairs:
+            halves = builder.name("halves", T.alloc_buffer((m, panels, groups, vectors, lanes, two), "int16"))
+            with T.grid(m, panels, groups, vectors, lanes, two, quads, two) as loops, T.block("half"):
+                r, p, g, v, c, h, q, i = T.axis.remap("SSSSSSRR", list(loops))
+                place = [r, p, g, v, c, h]
+                with T.init():
+                    T.buffer_store(halves, T.int16(0), place)
+                step = multiplied("int16", r, p, g, v, c, q, h * two + i)
+                T.buffer_store(halves, halves[(*place,)] + step, place)
+        summed = (two,) if in_pairs else (quads, four)
+        with T.grid(m, panels, groups, vectors, lanes, *summed) as loops, T.block("dot"):
+            r, p, g, v, c, *inner = T.axis.remap("SSSSS" + "R" * len(summed), list(loops))
             place = [r, p, g, v, c]
             with T.init():
                 T.buffer_store(dots, starts[r, g] if form.zero else T.int32(0), place)
-            x = X[r, g // parts_of_group, g % parts_of_group * (quads * four) + q * four + i]
-            step = T.Cast("int32", digits[p, g, v, q, c * four + i]) * T.Cast("int32", x)
+            if in_pairs:
+                step = T.Cast("int32", halves[(*place, *inner)])
+            else:
+                step = multiplied("int32", *place, *inner)
             T.buffer_store(dots, dots[(*place,)] + step, place)
         with T.grid(m, panels, vectors, lanes, groups) as loops, T.block("total"):
             r, p, v, c, g = T.axis.remap("SSSSR", list(loops))

@@ -67,5 +67,9 @@ def kernels_for(target: Target) -> KernelSet:
     """The kernels of models that are compiled for a target."""
     if "gpu" in target.keys:
         return DEVICES
-    lanes = attention.value_lanes(cpu_info(target))
-    return replace(PROCESSORS, paged_attention=partial(attention.paged_attention, most_lanes=lanes))
+    info = cpu_info(target)
+    return replace(
+        PROCESSORS,
+        layout=partial(PanelForm, in_pairs=info.byte_dots == "avx2"),
+        paged_attention=partial(attention.paged_attention, most_lanes=attention.value_lanes(info)),
+    )

@@ -24,6 +24,8 @@ class PanelForm:
     form: Form
     activations: str = "int8"
     """As those of `Precision`."""
+    in_pairs: bool = False
+    """Whether the processor adds up products of bytes in pairs of 16 bits (`group_quantized.product`)."""
     panel = PANEL
 
     @property
@@ -55,7 +57,7 @@ class PanelForm:
         if isinstance(self.rows, str):
             return float_panels.product(self.form, n, k, self.rows)
         assert isinstance(self.form, DigitForm)
-        return group_quantized.product(self.form, n, k)
+        return group_quantized.product(self.form, n, k, self.in_pairs)
 
     def take_rows(self, n: int, k: int) -> PrimFunc:
         """Rows of a weight as float32 (m, k): those of the numbers (m,) int32, of the arrays of the weight."""

@@ -13,6 +13,14 @@ of at most 4 bits (`u4`), or bytes (`u8`), and signed bytes are for all sums:
 
 `dot_{n}x4_bytes_*` is `dot_16x4` for the sums of one vector, exact for all bytes, with C in the scope "local".
 
+`dot_8x2x2_pairs_avx2` adds the first two and the last two of such four products to sums of 16 bits, and
+`sum_8x2_pairs_avx2` adds both of these to sums of 32:
+
+    for i, h, k in T.grid(8, 2, 2):                             for i, h in T.grid(8, 2):
+        C[i, h] += B[4 * i + 2 * h + k] * A[2 * h + k]              C[i] += A[i, h]
+
+So products with digits of many vectors and rows are independent, and a group ends with one more for each sum.
+
 `dot_16x2_bfloat16` adds products of pairs of bfloat16 to 16 sums of float32. The pairs of B are words, the first of
 each in the lower half:
 
@@ -55,6 +63,8 @@ from .dot_product_common import as_words, dot_product
 
 VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
+AVX2_PAIR_DOT_INTRIN = "dot_8x2x2_pairs_avx2"
+AVX2_PAIR_SUM_INTRIN = "sum_8x2_pairs_avx2"
 BFLOAT16_DOT_16x2_INTRIN = "dot_16x2_bfloat16"
 BFLOAT16_PAIRS_DOT_16x2_INTRIN = "dot_16x2_bfloat16_pairs"
 
@@ -153,6 +163,59 @@ def _four_bits(digits: PrimExpr, shift: int, size: int) -> PrimExpr:
     return ops.bitwise_and(digits, Broadcast(const(15, "uint8"), size))
 
 
+def get_pair_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_8x2x2_pairs_avx2` computes, and how.
+
+    The operands are A (4,) int8, B (32,) uint8 up to 128, and C (8, 2) int16, B and C in the scope "local".
+    """
+    size = VECTOR_BYTES["avx2"]
+    sums = size // _PRODUCTS
+
+    def buffers() -> tuple[Buffer, Buffer, Buffer]:
+        return (
+            decl_buffer((_PRODUCTS,), "int8", "A", offset_factor=1),
+            decl_buffer((size,), "uint8", "B", scope="local", offset_factor=1),
+            decl_buffer((sums, 2), "int16", "C", scope="local", offset_factor=1),
+        )
+
+    a, b, c = buffers()
+
+    def update(i: Any, h: Any, k: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        loads = [BufferLoad(c, [i, h]), BufferLoad(b, [i * _PRODUCTS + h * 2 + k]), BufferLoad(a, [h * 2 + k])]
+        return BufferStore(c, loads[0] + ops.cast("int16", loads[1]) * ops.cast("int16", loads[2]), [i, h]), loads
+
+    described = function_of((a, b, c), (c, b, a), c, loops_around("update", "SSR", (sums, 2, 2), update))
+    a, b, c = buffers()
+    digits, factor = b.vload([0], f"uint8x{size}"), _for_all(a.vload([0], f"int8x{_PRODUCTS}"), size)
+    value = c.vload([0, 0], f"int16x{2 * sums}") + _pairs(digits, factor, size)
+    return described, function_of((a, b, c), (c, b, a), c, c.vstore([0, 0], value))
+
+
+def get_pair_sum_intrin() -> tuple[PrimFunc, PrimFunc]:
+    """What `sum_8x2_pairs_avx2` computes, and how: the operands are A (8, 2) int16 and C (8,) int32, both in the scope
+    "local".
+    """
+    size = VECTOR_BYTES["avx2"]
+    sums = size // _PRODUCTS
+
+    def buffers() -> tuple[Buffer, Buffer]:
+        return (
+            decl_buffer((sums, 2), "int16", "A", scope="local", offset_factor=1),
+            decl_buffer((sums,), "int32", "C", scope="local", offset_factor=1),
+        )
+
+    a, c = buffers()
+
+    def update(i: Any, h: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        loads = [BufferLoad(c, [i]), BufferLoad(a, [i, h])]
+        return BufferStore(c, loads[0] + ops.cast("int32", loads[1]), [i]), loads
+
+    described = function_of((a, c), (c, a), c, loops_around("update", "SR", (sums, 2), update))
+    a, c = buffers()
+    value = _add_pairs(c.vload([0], f"int32x{sums}"), a.vload([0, 0], f"int16x{2 * sums}"), size)
+    return described, function_of((a, c), (c, a), c, c.vstore([0], value))
+
+
 def group_dot_name(instructions: str, bits: int = 4, group: int = 32) -> str:
     """The name that the intrinsic for a group is registered under."""
     return f"dot_{_size(instructions) // _PRODUCTS}x{group}_u{bits}_weights_{instructions}"
@@ -246,6 +309,8 @@ TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply
 TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
 for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
     TensorIntrin.register(group_dot_name(*_kind), *get_group_dot_intrin(*_kind))
+TensorIntrin.register(AVX2_PAIR_DOT_INTRIN, *get_pair_dot_intrin())
+TensorIntrin.register(AVX2_PAIR_SUM_INTRIN, *get_pair_sum_intrin())
 for _name in VECTOR_BYTES:
     TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))
 TensorIntrin.register(BFLOAT16_DOT_16x2_INTRIN, *get_bfloat16_dot_intrin())
