@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..ir.visitor import Dispatch
-from ..tir.stmt import Stmt
+from ..tir.stmt import DeclBuffer, SeqStmt, Stmt
 
 
 class Emitter(Dispatch):
@@ -14,6 +14,10 @@ class Emitter(Dispatch):
 
     `_handle` calls that method; nodes without one are given to `refuse`.
     """
+
+    def stmt(self, node: Stmt) -> None:
+        """Writes one statement."""
+        self._handle(node)
 
     def refuse(self, node: Any) -> Any:
         """Raises `CompileError`, which says what the target lacks for this node."""
@@ -27,3 +31,10 @@ class Emitter(Dispatch):
             if method is not None:
                 return method
         return cls.refuse
+
+    def stmt_SeqStmt(self, node: SeqStmt) -> None:
+        for inner in node.seq:
+            self.stmt(inner)
+
+    def stmt_DeclBuffer(self, node: DeclBuffer) -> None:
+        self.stmt(node.body)

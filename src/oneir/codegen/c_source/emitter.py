@@ -33,13 +33,11 @@ from ...tir.stmt import (
     AssertStmt,
     AttrStmt,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     For,
     ForKind,
     IfThenElse,
     LetStmt,
-    SeqStmt,
     Stmt,
     While,
 )
@@ -214,22 +212,11 @@ class KernelEmitter(Emitter):
 
     # -- statements --
 
-    def stmt(self, node: Any) -> None:
-        """Writes one statement."""
-        self._handle(node)
-
     def refuse(self, node: Any) -> Any:
         kind, language = type(node).__name__, self.dialect.name
         if isinstance(node, Stmt):
             raise CompileError(f"{kind} must be lowered before code for {language} is written")
         raise CompileError(f"{kind} cannot be written in {language} code: {node}")
-
-    def stmt_SeqStmt(self, node: SeqStmt) -> None:
-        for inner in node.seq:
-            self.stmt(inner)
-
-    def stmt_DeclBuffer(self, node: DeclBuffer) -> None:
-        self.stmt(node.body)
 
     def stmt_AssertStmt(self, node: AssertStmt) -> None:
         # A device cannot report: what the host can check, it has checked before the launch.

@@ -18,13 +18,11 @@ from ...tir.stmt import (
     AssertStmt,
     AttrStmt,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     For,
     ForKind,
     IfThenElse,
     LetStmt,
-    SeqStmt,
     Stmt,
     While,
     stmt_list,
@@ -81,10 +79,6 @@ class StmtEmitter(CallEmitter):
         raise NotImplementedError
 
     # -- sequence and scope --
-
-    def stmt_SeqStmt(self, node: SeqStmt) -> None:
-        for inner in node.seq:
-            self.stmt(inner)
 
     def stmt_Evaluate(self, node: Evaluate) -> None:
         value = node.value
@@ -145,9 +139,6 @@ class StmtEmitter(CallEmitter):
         if not isinstance(text, str):
             raise CompileError(f"pragma_import_llvm expects LLVM IR as text, found {node.value}{where(node)}")
         self.w.module.imports[text] = None
-
-    def stmt_DeclBuffer(self, node: DeclBuffer) -> None:
-        self.stmt(node.body)
 
     def stmt_AssertStmt(self, node: AssertStmt) -> None:
         w = self.w

@@ -32,13 +32,11 @@ from ...tir.stmt import (
     AssertStmt,
     AttrStmt,
     BufferStore,
-    DeclBuffer,
     Evaluate,
     For,
     ForKind,
     IfThenElse,
     LetStmt,
-    SeqStmt,
     While,
 )
 from ..c_source.emitter import pointee
@@ -211,13 +209,6 @@ class KernelEmitter(ExpressionEmitter):
         """Writes one statement, unless the program never comes to it."""
         if not self.body.ended:
             self._handle(node)
-
-    def stmt_SeqStmt(self, node: SeqStmt) -> None:
-        for inner in node.seq:
-            self.stmt(inner)
-
-    def stmt_DeclBuffer(self, node: DeclBuffer) -> None:
-        self.stmt(node.body)
 
     def stmt_AssertStmt(self, node: AssertStmt) -> None:
         # A device cannot report: what the host can check, it has checked before the launch.
