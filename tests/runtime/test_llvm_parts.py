@@ -45,6 +45,18 @@ def test_attributes_with_arguments() -> None:
     assert "declare i32 @outer(i32 %x)\n" in parts.optimized + "\n" and "optnone" not in parts.optimized
 
 
+def test_names_in_quotation_marks(capfd) -> None:
+    counter = '@"a b" = global i32 5\ndefine i32 @count() nounwind {\n  %n = load i32, ptr @"a b"\n  ret i32 %n\n}\n'
+    text = counter + TEXT.replace("@inner", '@"in ner"')
+    parts = parts_of(text)
+    assert parts is not None and parts.shared == ("in ner",)
+    assert '@"a b"' in parts.optimized and '@"a b"' not in parts.as_it_stands
+    loaded = llvm.link(llvm.compile_ir(text, name="parts"))
+    outer, count = (ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.symbol(n)) for n in ("outer", "count"))
+    assert [outer(1), count(0)] == [42, 5]
+    assert capfd.readouterr().err == ""
+
+
 def test_the_parts_are_one_object(capfd) -> None:
     loaded = llvm.link(llvm.compile_ir(TEXT, name="parts"))
     outer, plain = (ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(loaded.symbol(n)) for n in ("outer", "plain"))
@@ -60,10 +72,11 @@ def test_the_parts_are_one_object(capfd) -> None:
         "define i32 @f() nounwind {\n  ret i32 1\n}",
         # Two copies of a variable would be two variables.
         "@count = internal global i32 0\ndefine void @f() optnone noinline {\n  store i32 1, ptr @count\n  ret void\n}",
+        '@"count" = global i32 0\ndefine void @f() optnone noinline {\n  store i32 1, ptr @"count"\n  ret void\n}',
         # Another module could not call it.
         "define internal void @f() optnone noinline {\n  ret void\n}",
     ],
-    ids=["nothing", "a variable", "a local function"],
+    ids=["nothing", "a variable", "a public variable", "a local function"],
 )
 def test_modules_that_stay_whole(text: str) -> None:
     assert parts_of(text) is None

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 _LIST = r"((?:[^{}()]|\([^()]*\))*)"
 """Parameters, or attributes, some of which have arguments: `vscale_range(2,2)`."""
-_HEAD = re.compile(rf"define ((?:\w+ )*?) ?(\w+) @([\w.$]+)\({_LIST}\) {_LIST}\{{")
-_GLOBAL = re.compile(r"@([\w.$]+) = (.*)")
+_SYMBOL = r'@("[^"]+"|[\w.$-]+)'
+"""The name of a function or a variable; in quotation marks if it has other characters."""
+_HEAD = re.compile(rf"define ((?:\w+ )*?) ?(\w+) {_SYMBOL}\({_LIST}\) {_LIST}\{{")
+_GLOBAL = re.compile(rf"{_SYMBOL} = (.*)")
 _LOCAL = ("internal ", "private ")
 
 
@@ -47,18 +49,19 @@ def parts_of(text: str) -> Parts | None:
     apart = {name for name, (head, _) in functions.items() if "optnone" in head[5].split()}
     if not apart or any(functions[name][0][1].startswith(_LOCAL) for name in apart):
         return None
-    names = {found for name in apart for found in re.findall(r"@([\w.$]+)", functions[name][1])}
+    names = {found for name in apart for found in re.findall(_SYMBOL, functions[name][1])}
     kept: list[str] = []
     for line in reversed(others):
         found = _GLOBAL.fullmatch(line)
         if found is None:
-            called = re.match(r"declare [^@]*@([\w.$]+)\(", line)
+            called = re.match(rf"declare [^@]*{_SYMBOL}\(", line)
             if called is None or called[1] in names:
                 kept.append(line)
         elif found[1] in names:
-            if found[2].startswith(_LOCAL) and " constant " not in found[2]:
+            is_copied = found[2].startswith(_LOCAL) and " constant " in found[2]
+            if not is_copied and not found[2].startswith("external "):
                 return None
-            names.update(re.findall(r"@([\w.$]+)", found[2]))
+            names.update(re.findall(_SYMBOL, found[2]))
             kept.append(line)
     called = sorted(names & functions.keys() - apart)
     shared = tuple(name for name in called if functions[name][0][1].startswith(_LOCAL))
@@ -72,7 +75,7 @@ def parts_of(text: str) -> Parts | None:
         "\n".join(
             [*reversed(kept), *(_declaration(functions[n][0]) for n in called), *(functions[n][1] for n in apart)]
         ),
-        shared,
+        tuple(name.strip('"') for name in shared),
     )
 
 
