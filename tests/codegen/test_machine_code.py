@@ -163,3 +163,19 @@ def test_checks_of_arguments_are_not_optimized_and_hold(capfd, count):
     assert result.tolist() == [count * (count - 1) / 2, count]
     with pytest.raises(ValueError, match=rf"a{count - 1}\b"):
         built["main"](*arrays[:-1], np.zeros(3, "float32"), result)
+
+
+def test_the_reduction_of_huge_arguments_is_behind_a_branch_of_vectors():
+    @T.prim_func
+    def sine(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):
+        for i in range(8):
+            for v in T.vectorized(8):
+                B[i * 8 + v] = T.sin(A[i * 8 + v])
+
+    text = oneir.build(sine, target="llvm -mtriple=x86_64-linux-gnu -mcpu=znver3").inspect_source("ll")
+    blocks = re.split(r"\n(?=[\w.]+:)", text)
+    (loop,) = [block for block in blocks if "load <8 x float>" in block]
+    (rare,) = [block for block in blocks if "mul <8 x i64>" in block]
+    assert "x i64>" not in loop
+    label = rare.split(":")[0]
+    assert re.search(rf"br i1 %\w+, label %{label}, label", loop)

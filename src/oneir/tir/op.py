@@ -45,6 +45,9 @@ PURE, READ, UPDATE, OPAQUE = (
 TVectorizable: Fact[bool] = Fact("TVectorizable")
 """Whether a call of vectors is a vector of calls, of an operator that has no `reference`."""
 
+TBranchesOnVectors: Fact[bool] = Fact("TBranchesOnVectors")
+"""Whether the arithmetic of a call computes what few arguments need only for vectors with such an argument in them."""
+
 
 def register(
     name: str,

@@ -182,8 +182,13 @@ class CallEmitter(ExprEmitter):
     # -- choice --
 
     def if_then_else(self, node: e.Call) -> str:
+        """Computes the chosen value alone if the other must not be computed, or if one condition chooses whole vectors.
+
+        Scalars without effects become a `select`, with which LLVM vectorizes loops.
+        """
         condition, t, f = node.args
-        if not condition.dtype.is_scalar or not (must_not_speculate(t) or must_not_speculate(f)):
+        one_choice = condition.dtype.is_scalar and not node.dtype.is_scalar
+        if not condition.dtype.is_scalar or not (one_choice or must_not_speculate(t) or must_not_speculate(f)):
             return self.select(condition, self.expr(t), self.expr(f), node.dtype)
         return self.choose(self.expr(condition), lambda: self.expr(t), lambda: self.expr(f), node.dtype)
 

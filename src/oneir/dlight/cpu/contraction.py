@@ -88,7 +88,7 @@ class Contraction(CPUScheduleRule):
             elif not isinstance(leaf.block.body, BufferStore):
                 moved |= tile_by_tile(sch, leaf)
             elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
-                schedule_leaf(sch, leaf)
+                schedule_leaf(sch, leaf, info.vector_bytes)
         return Schedule(with_fewer_rows(sch.mod["main"]))
 
 

@@ -93,7 +93,7 @@ class Depthwise(CPUScheduleRule):
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
                 _sum_in_registers(sch, leaf, axes, epilogue, info, finish)
             elif id(leaf) not in followers:
-                schedule_leaf(sch, leaf)
+                schedule_leaf(sch, leaf, info.vector_bytes)
         return Schedule(finish(sch.mod["main"]))
 
 

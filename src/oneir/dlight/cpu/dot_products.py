@@ -55,7 +55,7 @@ class DotProducts(CPUScheduleRule):
                 after = [other for other in found if followers.get(id(other)) is leaf]
                 sum_in_vectors(sch, leaf, plan, after[0] if after else None)
             elif id(leaf) not in followers:
-                schedule_leaf(sch, leaf)
+                schedule_leaf(sch, leaf, info.vector_bytes)
         return sch
 
 

@@ -415,7 +415,7 @@ def schedule_alone(sch: Schedule, leaf: Leaf, registers: int) -> None:
     `registers`: the bytes of one.
     """
     if not leaf.reduces:
-        schedule_leaf(sch, leaf)
+        schedule_leaf(sch, leaf, registers)
         return
     count = sum(iv.iter_type == IterVar.CommReduce for iv in leaf.block.iter_vars)
     spatial, reduction = leaf.loops[:-count], leaf.loops[-count:]

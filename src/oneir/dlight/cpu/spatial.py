@@ -13,9 +13,11 @@ from ...ir.expr import Add, Call, PrimExpr, Var, as_int
 from ...ir.op import Op
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
+from ...target.cpu import cpu_info
 from ...target.target import Target
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
+from ...tir.op import TBranchesOnVectors
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
@@ -40,7 +42,7 @@ class Spatial(CPUScheduleRule):
             return None
         inline_elementwise(sch)
         for leaf in leaves(sch) or ():
-            schedule_leaf(sch, leaf)
+            schedule_leaf(sch, leaf, cpu_info(target).vector_bytes)
         return sch
 
 
@@ -50,10 +52,12 @@ class Calls(Visitor):
     def __init__(self) -> None:
         super().__init__()
         self.any = False
+        self.branches_on_vectors = False
         self.choosing: set[Var] = set()
 
     def visit_Call(self, call: Call) -> None:
         self.any = True
+        self.branches_on_vectors = self.branches_on_vectors or bool(TBranchesOnVectors.of(call.op))
         if isinstance(call.op, Op) and call.op.name == "tir.if_then_else":
             self.choosing |= variables(call.args[0])
         self.generic_visit(call)
@@ -214,8 +218,11 @@ def tile_of(sch: Schedule, loop: LoopRV) -> int:
     return divisor if 2 * divisor > TILE else TILE
 
 
-def schedule_leaf(sch: Schedule, leaf: Leaf) -> None:
-    """Runs the outer spatial loops of a block on threads, all but the innermost loop."""
+def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
+    """Runs the outer spatial loops of a block on threads, all but the innermost loop.
+
+    That becomes vectors where operators branch on whole ones; a register of `registers` bytes holds one.
+    """
     axes = [iv.var for iv in leaf.block.iter_vars]
     if leaf.reduces:
         count = sum(iv.iter_type == IterVar.DataPar for iv in leaf.block.iter_vars)
@@ -226,10 +233,22 @@ def schedule_leaf(sch: Schedule, leaf: Leaf) -> None:
     if axis in axes[:-1] and axis is not None:
         _in_tiles(sch, leaf, axes, loops, axis)
         return
-    if axes and axes[-1] in calls_in(leaf.block.body).choosing:
+    calls = calls_in(leaf.block.body)
+    if axes and axes[-1] in calls.choosing:
         sch.annotate(loops[-1], HINT, 1)
     if len(loops) == 1 and leaf.work >= PARALLEL_WORK:
         extent = as_int(sch.get(loops[0]).extent)
         chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
         loops = sch.split(loops[0], [None, chunk if 2 * chunk > CHUNK else CHUNK])
     parallelize(sch, loops[:-1], leaf.work)
+    if axes and calls.branches_on_vectors and axes[-1] not in calls.choosing:
+        vectorize(sch, loops[-1], registers // leaf.block.writes[0].buffer.dtype.itemsize)
+
+
+def vectorize(sch: Schedule, loop: LoopRV, lanes: int) -> None:
+    """Makes vectors of a loop, and by itself the last iteration where it is not a full one."""
+    if as_int(sch.get(loop).extent) == 1:
+        return
+    outer, inner = sch.split(loop, [None, lanes])
+    sch.annotate(outer, HINT, 1)
+    sch.vectorize(inner)

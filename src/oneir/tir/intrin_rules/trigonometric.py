@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Select, const
-from ..op import if_then_else
+from ...ir.op import Op
+from ..op import TBranchesOnVectors, if_then_else
 from .formula import (
     ROUNDER,
     Formula,
@@ -140,3 +141,7 @@ def cos(f: Formula, x: PrimExpr) -> PrimExpr:
 def tan(f: Formula, x: PrimExpr) -> PrimExpr:
     """The tangent; -0 of -0."""
     return select(ops.equal(x, 0.0), x, _everywhere(f, x, _tangent))
+
+
+for _name in ("sin", "cos", "tan"):
+    TBranchesOnVectors.set(Op.get(f"tir.{_name}"), True)
