@@ -10,6 +10,7 @@ from typing import Any
 
 from . import container as container  # registers `ffi.Shape`
 from . import cuda as cuda_driver  # registers the driver
+from . import disco
 from . import opencl as opencl_driver
 from . import rocm as rocm_driver
 from . import vulkan as vulkan_driver
@@ -62,6 +63,7 @@ __all__ = [
     "cuda",
     "derived_object",
     "device",
+    "disco",
     "empty",
     "enabled",
     "ext_dev",
