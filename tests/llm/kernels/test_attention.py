@@ -114,6 +114,11 @@ def test_attention(heads: int, kv_heads: int, head_dim: int, window: int | None,
     check_attention(Processor(), heads, kv_heads, head_dim, window, dtype, sinks, SEQUENCES)
 
 
+@pytest.mark.parametrize(("heads", "kv_heads"), [(16, 2), (4, 2), (3, 1)])
+def test_attention_with_few_registers(heads: int, kv_heads: int) -> None:
+    check_attention(Processor(), heads, kv_heads, 64, None, "float16", False, SEQUENCES, most_lanes=16, most_scores=4)
+
+
 @pytest.mark.parametrize(
     ("heads", "kv_heads", "head_dim", "window", "dtype", "sinks"),
     # More queries for each head of keys than a block of threads takes, and heads of more elements than it has threads.
@@ -148,7 +153,7 @@ def check_attention(
     dtype: str,
     sinks: bool,
     sequences: Sequence[tuple[int, int]],
-    **options: bool,
+    **options: int,
 ) -> None:
     pages = Pages(where, kv_heads, head_dim, dtype, sequences)
     q = RNG.standard_normal((len(pages.positions), heads, head_dim)).astype("float32")

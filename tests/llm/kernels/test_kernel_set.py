@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from oneir.llm.kernels.attention import ROWS, value_lanes
+from oneir.llm.kernels.attention import ROWS, score_rows, value_lanes
 from oneir.llm.kernels.forms import FORMS, DigitForm
 from oneir.llm.kernels.group_quantized import product
 from oneir.llm.kernels.kernel_set import DEVICES, kernels_for
@@ -26,6 +26,19 @@ def test_sums_of_values_stay_in_registers(target: str, lanes: int) -> None:
     assert ROWS * vectors + vectors + 1 <= info.vector_registers
     twice = 2 * vectors
     assert lanes == 64 or ROWS * twice + twice + 1 > info.vector_registers
+
+
+@pytest.mark.parametrize(
+    ("target", "rows"),
+    [("llvm -mcpu=znver5", 8), ("llvm -mcpu=znver3", 4), ("llvm -mtriple=aarch64-linux-gnu -mattr=+neon", 4)],
+)
+def test_scores_stay_in_registers(target: str, rows: int) -> None:
+    """Of a page of 16 positions; twice as many would not, beside a vector of keys and an element of a query."""
+    info = cpu_info(Target(target))
+    assert score_rows(info) == rows
+    vectors = 16 // (info.vector_bytes // 4)
+    assert rows * vectors + vectors + 1 <= info.vector_registers
+    assert rows == 8 or 2 * rows * vectors + vectors + 1 > info.vector_registers
 
 
 @pytest.mark.parametrize(("target", "in_pairs"), [("llvm -mcpu=znver5", False), ("llvm -mcpu=znver3", True)])

@@ -19,8 +19,8 @@ from ...tir import PrimFunc
 
 PAGE_SIZE = 16
 """Positions of a page: its scores are a vector, which is halved four times for their largest and their sum."""
-ROWS, LANES = 4, 64
-"""Queries and the most elements of values whose sums are in registers at once; of scores, twice as many queries."""
+ROWS, LANES, SCORES = 4, 64, 8
+"""Queries and the most elements of values whose sums are in registers at once, and the most queries of scores."""
 
 
 def value_lanes(info: CPUInfo) -> int:
@@ -30,6 +30,16 @@ def value_lanes(info: CPUInfo) -> int:
     """
     vectors = max((info.vector_registers - 1) // (ROWS + 1), 1)
     return min(info.vector_bytes // 4 << vectors.bit_length() - 1, LANES)
+
+
+def score_rows(info: CPUInfo) -> int:
+    """The queries whose scores of a page fit into registers, a power of two: 8 of AVX-512, 4 of AVX2.
+
+    Beside them are the vectors of an element of its keys, and that element of a query.
+    """
+    vectors = max(PAGE_SIZE * 4 // info.vector_bytes, 1)
+    rows = max((info.vector_registers - 1) // vectors - 1, 1)
+    return min(1 << rows.bit_length() - 1, SCORES)
 
 
 def without(func: PrimFunc, unused: Sequence[str]) -> PrimFunc:
@@ -52,9 +62,9 @@ class _Tiles(NamedTuple):
     value_tiles: Any
 
 
-def _tiles(rows: int, head_dim: int) -> _Tiles:
-    of_scores, of_values = (_largest_divisor(rows, most) for most in (2 * ROWS, ROWS))
-    steps = _largest_divisor(head_dim, 2 * ROWS // of_scores)
+def _tiles(rows: int, head_dim: int, most_scores: int) -> _Tiles:
+    of_scores, of_values = (_largest_divisor(rows, most) for most in (most_scores, ROWS))
+    steps = _largest_divisor(head_dim, most_scores // of_scores)
     return _Tiles(*map(T.int64, (of_scores, rows // of_scores, steps, of_values, rows // of_values)))
 
 
@@ -196,6 +206,7 @@ def paged_attention(
     sinks: bool = False,
     one: bool = False,
     most_lanes: int = LANES,
+    most_scores: int = SCORES,
 ) -> PrimFunc:
     """softmax(scale * q @ k) @ v of each query over the positions of its sequence up to its own.
 
@@ -203,7 +214,7 @@ def paged_attention(
     tensors of pages and scales, scores of sinks (heads,), and the result, like the queries; the layer is a variable.
     With a `window`, only so many positions are attended to, the query's own among them; with a `cap`, scores are
     `cap * tanh(score / cap)`; with `sinks`, softmax has one score more for each head, which has no value. With `one`,
-    m is 1. Sums of up to `most_lanes` elements of values are in registers at once.
+    m is 1. Sums of up to `most_lanes` elements of values are in registers at once, or scores of `most_scores` queries.
     """
     group = heads // kv_heads
     H, KV, D, P, G = (T.int64(x) for x in (heads, kv_heads, head_dim, PAGE_SIZE, group))
@@ -213,7 +224,7 @@ def paged_attention(
     factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0
     block = 1 if one else max(1, 2 * ROWS // group)
     TB, in_blocks = T.int64(block), block > 1
-    of_one, of_block = (_tiles(tokens * group, head_dim) for tokens in (1, block))
+    of_one, of_block = (_tiles(tokens * group, head_dim, most_scores) for tokens in (1, block))
 
     @T.prim_func(private=True)
     def paged_attention(

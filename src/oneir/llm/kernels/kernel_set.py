@@ -71,5 +71,7 @@ def kernels_for(target: Target) -> KernelSet:
     return replace(
         PROCESSORS,
         layout=partial(PanelForm, in_pairs=info.byte_dots == "avx2"),
-        paged_attention=partial(attention.paged_attention, most_lanes=attention.value_lanes(info)),
+        paged_attention=partial(
+            attention.paged_attention, most_lanes=attention.value_lanes(info), most_scores=attention.score_rows(info)
+        ),
     )
