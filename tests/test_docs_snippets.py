@@ -16,7 +16,7 @@ import oneir
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [DOCS / "walkthrough.md", DOCS / "write-a-pass.md", *sorted(DOCS.glob("tutorials/*.md"))]
-PAGES += [*sorted(DOCS.glob("contribute/*.md")), DOCS / "language-models.md"]
+PAGES += [*sorted(DOCS.glob("contribute/*.md")), DOCS / "language-models.md", DOCS / "distributed.md"]
 GALLERY = [path for path in sorted(DOCS.glob("gallery/*.md")) if path.name != "index.md"]
 NEEDS = {"browser": ["wasm-ld", "node"], "riscv": ["riscv64-linux-gnu-gcc", "qemu-riscv64"]}
 

@@ -21,6 +21,7 @@ from ...expr import Binding, Call, Expr
 from ...expr_functor import PyExprMutator
 from ...op import (
     binary,
+    ccl,
     create,
     datatype,
     grad,
@@ -42,6 +43,7 @@ from ...struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorSt
 __all__ = [
     "LegalizeOps",
     "binary",
+    "ccl",
     "create",
     "datatype",
     "grad",

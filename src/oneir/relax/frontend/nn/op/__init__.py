@@ -6,6 +6,7 @@ from typing import Any
 
 from ..tensor import operator
 from .calls import debug_func, extern, print_, tensor_expr_op, tensor_ir_inplace_op, tensor_ir_op
+from .ccl import ccl_allgather, ccl_allreduce, ccl_broadcast_from_worker0
 from .creation import arange, empty, full, ones, triu, zeros
 from .elementwise import (
     add,
