@@ -199,6 +199,36 @@ def test_memory_of_a_device_is_only_touched_by_its_threads():
     unchanged(transform.VerifyMemory(), bound.with_attr("target", cuda))
 
 
+def test_tightly_coupled_memory_has_a_limit():
+    @T.prim_func
+    def tiled(A: T.Buffer((4096,), "int8")):
+        for i in range(4):
+            with T.block("tile"):
+                fast = T.alloc_buffer((1024,), "int8", scope="global.vtcm")
+                slow = T.alloc_buffer((4096,), "int8")
+                fast[i] = slow[i]
+                A[i] = fast[i]
+
+    # The tiles of different iterations do not live at once, and other memory does not count.
+    unchanged(transform.VerifyVTCMLimit(1024), tiled)
+    unchanged(transform.VerifyVTCMLimit(), tiled)
+    unchanged(transform.VerifyVTCMLimit(0), tiled)
+    exceeded = r"`tiled` exceeds the limit of global.vtcm memory: it allocates 1024 bytes at once, and there are 1023"
+    with pytest.raises(WellFormedError, match=exceeded):
+        apply(transform.VerifyVTCMLimit(1023), tiled)
+    small, large = (oneir.target.Target(f"hexagon -vtcm-capacity={size}") for size in (1023, 1024))
+    with pytest.raises(WellFormedError, match=exceeded):
+        apply(transform.VerifyVTCMLimit(), tiled.with_attr("target", small))
+    with small:
+        unchanged(transform.VerifyVTCMLimit(), tiled.with_attr("target", large))
+        with pytest.raises(WellFormedError, match=exceeded):
+            apply(transform.VerifyVTCMLimit(), tiled)
+    with oneir.transform.PassContext(config={"tir.vtcm_capacity": 1023}):
+        with pytest.raises(WellFormedError, match=exceeded):
+            apply(transform.VerifyVTCMLimit(), tiled)
+        unchanged(transform.VerifyVTCMLimit(), tiled.with_attr("target", large))
+
+
 def test_nested_loops_of_one_thread_are_one():
     @T.prim_func
     def before(A: T.Buffer((4, 4), "int32")):

@@ -85,6 +85,7 @@ from .unroll_loop import UnrollLoop, UnrollLoopConfig
 from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory
+from .verify_vtcm_limit import VerifyVTCMLimit
 from .wide_sums import WideSums
 
 transform = sys.modules[__name__]
@@ -179,6 +180,7 @@ __all__ = [
     "UseAssumeToReduceBranches",
     "VectorizeLoop",
     "VerifyMemory",
+    "VerifyVTCMLimit",
     "WideSums",
     "prim_func_pass",
     "vtcm_compaction_passes",
