@@ -11,7 +11,14 @@ import oneir
 from oneir import arith, testing, tir
 from oneir.ir.structural import StructuralMismatch
 from oneir.rpc.tracker import Tracker
-from oneir.runtime.error import AssertionFailure, InternalError, InvalidValue, NotRegistered, ShapeMismatch
+from oneir.runtime.error import (
+    AssertionFailure,
+    InternalError,
+    InvalidValue,
+    NotRegistered,
+    ShapeMismatch,
+    TypeMismatch,
+)
 from oneir.script import tir as T
 from oneir.tir.transform import Simplify
 
@@ -310,3 +317,20 @@ def test_targets_of_all_tests_of_a_class(pytester):
     )
     assert found == {"passed": 2, "skipped": 2}
     assert "one llvm" in text and "two llvm cpu:0" in text
+
+
+class TestStatedFunction:
+    """What a class states is a fixture for tests that are not comparisons, too."""
+
+    def func(A: T.Buffer((16,), "int32")):
+        A[0] = 7
+
+    func = testing.CompareBeforeAfter._normalize_before(func)  # as a class that collects such tests does
+
+    def test_it_is_parsed(self, func):
+        assert func.body.value.value == 7
+
+
+def test_what_states_nothing():
+    with pytest.raises(TypeMismatch, match=r"CompareBeforeAfter: expected a function, .* found int"):
+        testing.CompareBeforeAfter._normalize_before(3)

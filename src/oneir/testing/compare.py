@@ -42,13 +42,14 @@ class CompareBeforeAfter:
         for name in ("before", "expected"):
             for written in (name, name.capitalize()):
                 if written in vars(cls):
-                    setattr(cls, name, cls._fixture_of(inspect.getattr_static(cls, written)))
+                    setattr(cls, name, cls._normalize_before(inspect.getattr_static(cls, written)))
         transform = vars(cls).get("transform")
         if isinstance(transform, Pass) or _takes_only_self(transform):
-            cls.transform = cls._fixture_of(transform)
+            cls.transform = cls._normalize_before(transform)
 
     @classmethod
-    def _fixture_of(cls, what: Any) -> Any:
+    def _normalize_before(cls, what: Any) -> Any:
+        """A fixture that gives what a class states; classes with tests of their own call it by this published name."""
         import pytest
 
         if isinstance(what, pytest.fixture(lambda: None).__class__) and not isinstance(what, FunctionType):
