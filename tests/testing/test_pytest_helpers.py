@@ -296,6 +296,8 @@ def test_what_only_other_processors_have_is_lacking_and_no_error(pytester):
         @t.requires_aarch64_sve
         def test_nowhere(): raise AssertionError
         """,
+        "-p",
+        "oneir.testing.plugin",  # which declares the marks
     )
     assert found == {"skipped": 1}
 
