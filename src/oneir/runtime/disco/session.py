@@ -478,9 +478,10 @@ def _end_threads(process: int, links: list[QueueLink], threads: list[threading.T
         return
     for link in links:
         link.close()
+    end = time.monotonic() + GRACE_SECONDS
     for thread in threads:
         if thread is not threading.current_thread():  # who drops the last reference may be one of them
-            thread.join(GRACE_SECONDS)
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def _end_processes(
