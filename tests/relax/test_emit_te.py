@@ -39,6 +39,13 @@ def test_equal_calls_of_operators_make_loops_once(made: list[Any]) -> None:
     assert again.sinfo_args[0] == first.sinfo_args[0]
 
 
+def test_tagged_operators_make_loops_once_too(made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    first, again = (bb.call_te(topi.nn.relu, relax.Var(name, R.Tensor((4, 8), "float32"))) for name in "xy")
+    assert len(made) == 1
+    assert again.args[0] is first.args[0]
+
+
 @pytest.mark.parametrize(
     "argument", [relax.Var("z", R.Tensor((8,), "float32")), relax.Var("z", R.Tensor((4, 8), "float32")), tir.const(3.0)]
 )

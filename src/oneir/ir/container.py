@@ -4,6 +4,7 @@ mappings.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, SupportsIndex, TypeGuard, TypeVar, overload
@@ -97,4 +98,4 @@ def map_mapping(values: Mapping[Any, Any], f: Callable[[Any], Any]) -> Mapping[A
 
 def same_objects(a: Sequence[object], b: Sequence[object]) -> bool:
     """Whether two sequences hold the identical objects: what a mutator asks to find out that nothing changed."""
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(map(operator.is_, a, b))

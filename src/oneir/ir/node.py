@@ -320,17 +320,18 @@ class Node(Object, Scriptable, metaclass=NodeMeta):
 
     def replace(self, **changes: Any) -> Self:
         """A copy with some fields changed; the identical node if they are what it has."""
-        if all(getattr(self, name, _MISSING) is value for name, value in changes.items()):
+        for name, value in changes.items():
+            if getattr(self, name, _MISSING) is not value:
+                break
+        else:
             return self
-        fields = {f.name: f.alias for f in self.init_fields}
-        unknown = changes.keys() - fields.keys()
-        if unknown:
-            raise TypeError(
-                f"{type(self).__name__} has no field {', '.join(sorted(unknown))}; it has {', '.join(fields)}"
-            )
-        return type(self)(
-            **{argument: changes[name] if name in changes else getattr(self, name) for name, argument in fields.items()}
-        )
+        arguments = {
+            f.alias: changes.pop(f.name) if f.name in changes else getattr(self, f.name) for f in self.init_fields
+        }
+        if changes:
+            known = ", ".join(f.name for f in self.init_fields)
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(changes))}; it has {known}")
+        return type(self)(**arguments)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled and copied as JSON: a node that stands in several places stays one, and no tree is too deep."""

@@ -6,6 +6,7 @@ A graph function over tensors of struct info becomes a TensorIR function over pl
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 from ..ir.container import Array
@@ -185,7 +186,7 @@ def key_of(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, A
 
     It is for the functions of operators, which compute what they give from their arguments alone, at fixed shapes.
     """
-    own = getattr(func, "__module__", "").startswith(_OPERATORS) and getattr(func, "__closure__", ()) is None
+    own = isinstance(func, FunctionType) and func.__module__.startswith(_OPERATORS)
     if not own or "<locals>" in func.__qualname__:
         return None
     try:

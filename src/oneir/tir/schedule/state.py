@@ -351,6 +351,8 @@ class ScheduleState(Object):
 
 def children(stmt: Stmt) -> Sequence[Stmt]:
     """The statements that a statement holds; the init of a block counts as part of it and is left out."""
+    if isinstance(stmt, (For, Block)):  # which is what most of them are
+        return (stmt.body,)
     if isinstance(stmt, SeqStmt):
         return tuple(stmt.seq)
     if isinstance(stmt, BlockRealize):
