@@ -18,15 +18,19 @@ from collections.abc import Generator, Iterator
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from oneir.testing import cuda_host
 
 LONG = os.environ.get("ONEIR_TEST_LONG") == "1"
 
 # Examples are the same in every CI run, so that a change is judged by what it does and not by luck.
-settings.register_profile("default", deadline=None, max_examples=25, derandomize="CI" in os.environ)
-settings.register_profile("long", deadline=None, max_examples=1000)
+# How long an example takes says nothing on a busy machine, so neither that nor a slow choice of inputs fails a test.
+slow = [HealthCheck.too_slow]
+settings.register_profile(
+    "default", deadline=None, max_examples=25, derandomize="CI" in os.environ, suppress_health_check=slow
+)
+settings.register_profile("long", deadline=None, max_examples=1000, suppress_health_check=slow)
 settings.load_profile("long" if LONG else "default")
 
 
