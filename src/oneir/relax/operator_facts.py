@@ -85,6 +85,8 @@ RequiresArgumentShapes: Fact[bool] = Fact("RequiresArgumentShapes")
 
 TAllocator: Fact[bool] = Fact("TAllocator")
 """Whether each call gives new memory, so that equal calls are not one."""
+NeedsWorkers: Fact[bool] = Fact("NeedsWorkers")
+"""Whether a call depends on other workers' arguments, too: it is not computed while compiling."""
 ViewsArgument: Fact[bool] = Fact("ViewsArgument")
 """Whether the result may lie in the memory of the first argument."""
 MayReturnArgument: Fact[bool] = Fact("MayReturnArgument")

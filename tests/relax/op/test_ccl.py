@@ -13,7 +13,7 @@ import oneir
 from oneir import relax, tir
 from oneir.ir import assert_structural_equal
 from oneir.relax.op import ccl
-from oneir.relax.transform import LegalizeOps
+from oneir.relax.transform import FoldConstant, LegalizeOps
 from oneir.runtime import disco
 from oneir.runtime.error import NotInitialized, OneIRError
 from oneir.script import from_source
@@ -105,6 +105,24 @@ def test_workers_compute_the_same_compiled_interpreted_and_by_hand(tmp_path) -> 
             found = function(source)
             for rank in range(2):
                 np.testing.assert_array_equal(found.debug_get_from_remote(rank).numpy(), expected)
+
+
+def test_collectives_of_constants_are_not_computed_while_compiling(tmp_path) -> None:
+    @R.function
+    def main() -> R.Tensor((2,), "float32"):
+        with R.dataflow():
+            a = R.ccl.allreduce(R.const([1, 2], "float32"), "sum")
+            R.output(a)
+        return a
+
+    mod = oneir.IRModule({"main": main})
+    assert FoldConstant()(mod) is mod
+    path = tmp_path / "constants.so"
+    relax.build(mod, "llvm").export_library(path)
+    with disco.ThreadedSession(3) as session:
+        session.init_ccl("cpu")
+        found = session.load_vm_module(path)["main"]()
+        assert found.debug_get_from_remote(2).numpy().tolist() == [3, 6]
 
 
 def test_a_program_with_collectives_needs_workers() -> None:

@@ -19,6 +19,7 @@ from ...runtime.object import ShapeTuple
 from ...runtime.registry import get_global_func
 from ...runtime.tensor import empty, wrap_array
 from ..expr import Call, Expr, ShapeExpr
+from ..operator_facts import NeedsWorkers
 from ..struct_info import StructInfo, TensorStructInfo
 from .base import call_dps_packed
 from .infer_layout import keep_layout
@@ -170,3 +171,7 @@ def _legalize_scatter(builder: BlockBuilder, call: Call) -> Expr:
         order = [axis, *(i for i in range(len(part) + 1) if i != axis)]
         parts = builder.emit(builder.call_te(topi.transpose, parts, order))
     return call_dps_packed("runtime.disco.scatter_from_worker0", [parts, False], call.struct_info)
+
+
+for _collective in (allreduce, allgather, broadcast_from_worker0, scatter_from_worker0):
+    NeedsWorkers.set(_collective.op, True)

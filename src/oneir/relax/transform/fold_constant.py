@@ -40,7 +40,7 @@ from ..expr import (
     Var,
 )
 from ..expr_functor import PyExprMutator
-from ..operator_facts import FPurity, FReference
+from ..operator_facts import FPurity, FReference, NeedsWorkers
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import FunctionPass
 
@@ -72,7 +72,9 @@ class _Folder(PyExprMutator):
             return self.call_tir(call) or call
         call = self.with_shapes(call)
         reference = FReference.of(call.op)
-        if reference is None or not self.builder_.current_block_is_dataflow() or not _is_static(call.struct_info):
+        if reference is None or NeedsWorkers.of(call.op):
+            return call
+        if not self.builder_.current_block_is_dataflow() or not _is_static(call.struct_info):
             return call
         args = [self.value(a) for a in call.args]
         if any(a is None for a in args):
