@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from .error import CompileError, LibraryError
+from .llvm_parts import parts_of
 from .object_file import host_machine, read_symbols
 from .once import Once
 
@@ -402,8 +403,16 @@ def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int
     """Parse and verify `text`, set it up for `machine`, and run the passes on it."""
     # A context of its own, so that its types and constants are freed with the module.
     context = _binding().create_context()
-    module = _parsed(text, name, machine, context)
+    parts = None if passes == "none" else parts_of(text)
+    if parts is None:
+        module = _parsed(text, name, machine, context)
+        _run_passes(module, machine, opt_level, passes)
+        return module
+    module = _parsed(parts.optimized, name, machine, context)
     _run_passes(module, machine, opt_level, passes)
+    module.link_in(_parsed(parts.as_it_stands, name, machine, context))
+    for shared in parts.shared:
+        module.get_function(shared).linkage = "internal"
     return module
 
 
