@@ -80,3 +80,25 @@ def test_the_parts_are_one_object(capfd) -> None:
 )
 def test_modules_that_stay_whole(text: str) -> None:
     assert parts_of(text) is None
+
+
+def test_what_stays_whole_is_optimized(capfd) -> None:
+    text = """
+@count = internal global i32 40
+define i32 @next() optnone noinline {
+  %n = load i32, ptr @count
+  %m = add i32 %n, 1
+  store i32 %m, ptr @count
+  ret i32 %m
+}
+define i32 @last() noinline #0 {
+  %n = load i32, ptr @count
+  ret i32 %n
+}
+attributes #0 = { nounwind optnone }
+"""
+    assert parts_of(text) is None and "optnone" not in llvm.optimize(text, name="whole")
+    loaded = llvm.link(llvm.compile_ir(text, name="whole"))
+    after, last = (ctypes.CFUNCTYPE(ctypes.c_int32)(loaded.symbol(n)) for n in ("next", "last"))
+    assert [after(), after(), last()] == [41, 42, 42]
+    assert capfd.readouterr().err == ""

@@ -251,7 +251,7 @@ def link_ir(text: str, imports: Sequence[str], visible: Collection[str] = ()) ->
                 value.visibility = "protected"
             else:
                 value.linkage = "internal"
-    return re.sub(r"^(attributes #.*) optnone\b", r"\1", str(module), flags=re.MULTILINE)
+    return _OPTNONE.sub(r"\1", str(module))
 
 
 def _is_exported(value: Any) -> bool:
@@ -373,6 +373,10 @@ def _ask_about_processor(triple: str, cpu: str, features: str) -> None:
         raise CompileError(f"LLVM refuses the processor {cpu!r} with the features {features!r} for {triple}: {reason}")
 
 
+_OPTNONE = re.compile(r"^((?:define|attributes) .*) optnone\b", re.MULTILINE)
+"""Where a module's text says that a function is to be compiled as it stands."""
+
+
 class _PassBuilders:
     """LLVM's builders of pass pipelines, each used for several modules, since each one leaks 1.5 KB."""
 
@@ -405,7 +409,8 @@ def _optimized(text: str, name: str, machine: llvm.TargetMachine, opt_level: int
     context = _binding().create_context()
     parts = None if passes == "none" else parts_of(text)
     if parts is None:
-        module = _parsed(text, name, machine, context)
+        # See llvm_parts.py for why no pass may meet such a function.
+        module = _parsed(text if passes == "none" else _OPTNONE.sub(r"\1", text), name, machine, context)
         _run_passes(module, machine, opt_level, passes)
         return module
     module = _parsed(parts.optimized, name, machine, context)

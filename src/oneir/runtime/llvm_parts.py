@@ -1,7 +1,9 @@
 """Functions that LLVM is to compile as they stand, in a module of their own.
 
-LLVM's passes leave functions with the attribute `optnone` alone, but those that llvmlite sets up print a line for each
-function and pass that is left out, on the standard error of whoever compiles. So passes do not get to see them.
+LLVM's passes leave functions with the attribute `optnone` alone. They ask an object about it that llvmlite keeps on the
+stack for one run, while the pass builder, which serves several runs, remembers it: when another thread runs it next,
+lines about what is left out may stand on the standard error of whoever compiles, or the process ends. So passes do not
+get to see such functions.
 """
 
 from __future__ import annotations
