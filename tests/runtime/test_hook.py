@@ -22,6 +22,13 @@ def test_a_hook_calls_what_is_provided_with_all_arguments():
     assert hook(3) == -3
 
 
+def test_a_default_is_called_until_something_is_provided():
+    hook: Hook[[int], int] = Hook("area", "shapes.area", lambda width: 0)
+    assert hook.is_provided and hook(3) == 0
+    hook.provide(lambda width: width * width)
+    assert hook(3) == 9
+
+
 def test_a_hook_that_nothing_is_provided_for_says_who_does():
     hook: Hook[[int], int] = Hook("area", "shapes.area")
     assert not hook.is_provided and repr(hook) == "Hook(area, provided by shapes.area)"

@@ -20,13 +20,16 @@ T = TypeVar("T")
 
 
 class Hook(Generic[P, T]):
-    """A function named `name` that the module `provider` provides. Calling it before then raises `InternalError`."""
+    """A function named `name` that the module `provider` provides.
+
+    Before then, `default` is called; without one that raises `InternalError`.
+    """
 
     __slots__ = ("_function", "name", "provider")
 
-    def __init__(self, name: str, provider: str) -> None:
+    def __init__(self, name: str, provider: str, default: Callable[P, T] | None = None) -> None:
         self.name, self.provider = name, provider
-        self._function: Callable[P, T] | None = None
+        self._function = default
 
     def provide(self, function: Callable[P, T]) -> Callable[P, T]:
         """A decorator: sets the function that the hook calls."""
@@ -35,7 +38,7 @@ class Hook(Generic[P, T]):
 
     @property
     def is_provided(self) -> bool:
-        """Whether a function has been provided."""
+        """Whether there is a function to call."""
         return self._function is not None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -54,14 +54,14 @@ def register_dialect(decorator: Any, dialect: Dialect) -> None:
     _dialects[id(decorator)] = (decorator, dialect)
 
 
-dispatched: Hook[[str], Dialect | None] = Hook("dispatched", "oneir.script.parser.core.parser")
-"""The dialect of a token that programs have registered methods for."""
+dispatched: Hook[[str], Dialect | None] = Hook("dispatched", "oneir.script.parser.core.parser", lambda token: None)
+"""The dialect of a token that programs have registered methods for, as who imports that module may."""
 
 
 def _dialect_of_token(decorator: Any) -> Dialect | None:
     """The dialect of a decorator that has a token."""
     token = getattr(decorator, "dispatch_token", None)
-    return dispatched(token) if isinstance(token, str) and dispatched.is_provided else None
+    return dispatched(token) if isinstance(token, str) else None
 
 
 _WITH_PYTHON = "BasePyModule"
