@@ -347,6 +347,9 @@ class RewriteSimplifier:
 
     def _float(self, cls: type, a: Any, b: Any, node: Any) -> Any:
         """Only what is exact: constants folded, a neutral factor, equal operands of min and max."""
+        keep = node is not None and node.a is a and node.b is b
+        if a.dtype.is_custom:  # of which nothing is known
+            return node if keep else cls(a, b)
         if cls in (e.GT, e.GE):
             return (e.LT if cls is e.GT else e.LE)(b, a)
         if cls in _COMPARISONS and isinstance(a, e.FloatImm) and isinstance(b, e.FloatImm):
@@ -354,7 +357,6 @@ class RewriteSimplifier:
             return truth(_FOLD[cls](x, y))
         if cls in (e.Min, e.Max) and same(a, b):
             return a
-        keep = node is not None and node.a is a and node.b is b
         if cls in _FLOAT and (isinstance(b, (e.FloatImm, e.Broadcast)) or isinstance(a, (e.FloatImm, e.Broadcast))):
             result = _FLOAT[cls](a, b)
             return node if keep and type(result) is cls and result.a is a and result.b is b else result

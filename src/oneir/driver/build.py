@@ -24,6 +24,7 @@ from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.module import DeferredFunctions, Module
 from ..runtime.once import once
 from ..runtime.signature import Signature
+from ..target import datatype
 from ..target.target import Target
 from ..tir.function import PrimFunc
 from ..tir.pipeline import DefaultTIRPipeline, TIRPipeline, driven, get_tir_pipeline
@@ -191,14 +192,18 @@ class KernelSources:
 def cache_facts(target: Target) -> list[str] | None:
     """What code depends on besides the module and the passes; None if nothing may be cached.
 
-    These are the target, what its back end adds to it, the options of the `PassContext`, and the compiler's own files.
+    These are the target, what its back end adds to it, the options of the `PassContext`, what custom dtypes are lowered
+    to, and the compiler's own files.
     """
     ctx = PassContext.current()
     watching = any(not getattr(instrument, "allows_cache", False) for instrument in ctx.instruments)
     if watching or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
         return None
     options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
-    return [str(target), *backend_of(target).facts(target), options, _fingerprint()]
+    custom = datatype.lowering_digest()
+    if custom is None:
+        return None
+    return [str(target), *backend_of(target).facts(target), options, custom, _fingerprint()]
 
 
 def code_key(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.dtype import DTypeName, data_type, dlpack_dtype
-from ..runtime.error import InvalidValue
+from ..runtime.error import InvalidValue, TypeMismatch
 
 _FLOAT8 = {
     "float8_e3m4",
@@ -37,7 +37,8 @@ class DataType(DTypeName):
 
     Attributes
     ----------
-    code: "int", "uint", "float", "bfloat", "bool", "handle" or "void"; the float8 family keeps its full name.
+    code: "int", "uint", "float", "bfloat", "bool", "handle" or "void"; the float8 family keeps its full name, and
+        custom dtypes theirs without the width: "custom[posit]".
     bits: width of one lane in bits; 1 for bool, 64 for handles, 0 for void.
     lanes: number of lanes; for a scalable vector the multiple of vscale.
     scalable: whether `lanes` counts multiples of vscale.
@@ -74,6 +75,11 @@ class DataType(DTypeName):
     @property
     def is_bool(self) -> bool:
         return self.code == "bool"
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether it is a dtype registered with `oneir.target.datatype`, of which nothing is known but its width."""
+        return self.code.startswith("custom")
 
     @property
     def is_handle(self) -> bool:
@@ -141,10 +147,19 @@ def _parse(name: Any) -> DataType:
         code, bits, scalable, lanes = match[1], int(match[2]), bool(match[3]), int(match[4] or 1)
     elif (match := _FLOAT8_PATTERN.fullmatch(name)) and (match[1] in _FLOAT8 or not name.startswith("float8")):
         code, bits, scalable, lanes = match[1], int(match[1][5]), bool(match[2]), int(match[3] or 1)
+    elif name.startswith("custom["):
+        try:
+            _, bits, lanes = dlpack_dtype(name)
+        except TypeMismatch:
+            raise InvalidValue(
+                f"unknown dtype {name!r}: expected custom[NAME]BITS, where oneir.target.datatype.register(NAME, code) "
+                "was called"
+            ) from None
+        code = name[: name.index("]") + 1]
     else:
         raise InvalidValue(
             f'unknown dtype {name!r}: expected bool, int/uint/float with a width ("int8"), bfloat16, a float8 format '
-            '("float8_e4m3fn"), handle or void, with an optional "xLANES"'
+            '("float8_e4m3fn"), handle, void or a registered "custom[NAME]32", with an optional "xLANES"'
         )
     if lanes < 1 or (code in ("int", "uint", "float", "bfloat") and not 1 <= bits <= 128):
         raise InvalidValue(f"unknown dtype {name!r}: width and lanes must be positive")
@@ -154,7 +169,7 @@ def _parse(name: Any) -> DataType:
         return DataType("bool").with_lanes(lanes, scalable)
     self = str.__new__(DataType, name)
     self.code, self.bits, self.lanes, self.scalable = code, bits, lanes, scalable
-    self.is_float = code.startswith(("float", "bfloat"))
+    self.is_float = code.startswith(("float", "bfloat", "custom"))
     self.is_int = code in ("int", "uint")
     self.is_scalar = lanes == 1 and not scalable
     self.element = (

@@ -163,7 +163,7 @@ def _fits(value: Any, dtype: DataType) -> bool:
 def _promoted(x: DataType, y: DataType) -> DataType | None:
     if x is y:
         return x
-    if x.is_handle or y.is_handle:
+    if x.is_handle or y.is_handle or (x.is_custom and y.is_float) or (y.is_custom and x.is_float):
         return None
     if x.is_float and y.is_float:
         if x.bits != y.bits:
@@ -225,14 +225,20 @@ def trunc_mod(a: int, b: int) -> int:
 
 
 def _constant_pair(a: Any, b: Any) -> bool:
-    return isinstance(a, e.ConstExpr) and isinstance(b, e.ConstExpr) and not isinstance(a, e.StringImm)
+    """Whether both are numbers, of which the result is known: not of a custom dtype, whose arithmetic is its own."""
+    return (
+        isinstance(a, e.ConstExpr)
+        and isinstance(b, e.ConstExpr)
+        and not isinstance(a, e.StringImm)
+        and not a.dtype.is_custom
+    )
 
 
 def _is_value(x: Any, value: int) -> bool:
     """Whether an expression is the given constant, or a vector of it."""
     if isinstance(x, e.Broadcast):
         x = x.value
-    return isinstance(x, (e.IntImm, e.FloatImm)) and x.value == value
+    return isinstance(x, (e.IntImm, e.FloatImm)) and x.value == value and not x.dtype.is_custom
 
 
 def _folded(
@@ -369,7 +375,7 @@ def floormod(a: Any, b: Any, span: Any = None) -> Any:
 def negative(a: Any, span: Any = None) -> Any:
     """-a"""
     a = e.as_expr(a)
-    if isinstance(a, e.FloatImm):
+    if isinstance(a, e.FloatImm) and not a.dtype.is_custom:
         return e.FloatImm(a.dtype, -a.value, span=span)
     if isinstance(a, e.IntImm):
         return e.IntImm(a.dtype, wrap_int(-a.value, a.dtype), span=span)
@@ -381,7 +387,7 @@ def negative(a: Any, span: Any = None) -> Any:
 def absolute(x: Any, span: Any = None) -> Any:
     """The magnitude; of the smallest integer, itself."""
     x = e.as_expr(x)
-    if isinstance(x, e.FloatImm):
+    if isinstance(x, e.FloatImm) and not x.dtype.is_custom:
         return e.FloatImm(x.dtype, math.fabs(x.value), span=span)
     if isinstance(x, e.IntImm):
         return e.IntImm(x.dtype, wrap_int(abs(x.value), x.dtype), span=span)
@@ -593,6 +599,8 @@ def _has_same_lanes_in(dtype: DataType, ramp: Any) -> bool:
 
 def _cast_constant(dtype: DataType, value: Any, span: Any) -> Any:
     source = value.value
+    if value.dtype.is_custom:
+        return None
     if dtype.is_bool:
         return e.IntImm(dtype, int(source != 0), span=span)
     if dtype.is_int:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .error import TypeMismatch
+from .error import InvalidValue, TypeMismatch
 from .hook import Hook
 
 data_type: Hook[[], type] = Hook("data_type", "oneir.ir.dtype")
@@ -48,6 +48,8 @@ _SMALL_FLOATS = {
     "float6_e3m2fn": (16, 6),
     "float4_e2m1fn": (17, 4),
 }
+_custom: dict[str, int] = {}
+_FIRST_CUSTOM = 129
 _SMALL_FLOAT_NAMES = {pair: name for name, pair in _SMALL_FLOATS.items()}
 _NAMES = {code: name for name, code in _CODES.items()}
 
@@ -70,6 +72,35 @@ class DTypeName(str):
     __slots__ = ()
 
 
+def register_custom(name: str, code: int) -> None:
+    """Makes `custom[NAME]BITS` the name of dtypes with a type code of their own.
+
+    Raises `InvalidValue` for a code below 129, which DLPack may give a meaning, or above 255, for a name that is no
+    identifier, and for a name or a code that has another partner already.
+    """
+    if not re.fullmatch(r"\w+", name):
+        raise InvalidValue(f"the name of a custom dtype must be an identifier, found {name!r}")
+    if not _FIRST_CUSTOM <= code <= 255:
+        raise InvalidValue(
+            f"the type code of a custom dtype must be in [{_FIRST_CUSTOM}, 255], found {code} of {name!r}"
+        )
+    if _custom.get(name, code) != code:
+        raise InvalidValue(f"the custom dtype {name!r} has the type code {_custom[name]} already, found {code}")
+    if custom_name(code) not in (None, name):
+        raise InvalidValue(f"the type code {code} belongs to the custom dtype {custom_name(code)!r}, not to {name!r}")
+    _custom[name] = code
+
+
+def custom_name(code: int) -> str | None:
+    """The name of the custom dtype with a type code; None if there is none."""
+    return next((name for name, known in list(_custom.items()) if known == code), None)
+
+
+def any_custom() -> bool:
+    """Whether a custom dtype is registered."""
+    return bool(_custom)
+
+
 @functools.lru_cache(maxsize=1024)
 def dlpack_dtype(name: str) -> tuple[int, int, int]:
     """The DLPack type code, bits and lanes of a dtype; `TypeMismatch` for a name that is none."""
@@ -77,6 +108,9 @@ def dlpack_dtype(name: str) -> tuple[int, int, int]:
     scalar, lanes = (match[1], int(match[2] or 1)) if match else (name, 1)
     if scalar in _SMALL_FLOATS:
         return (*_SMALL_FLOATS[scalar], lanes)
+    match = re.fullmatch(r"custom\[(\w+)\]([1-9]\d*)", scalar)
+    if match and match[1] in _custom:
+        return _custom[match[1]], int(match[2]), lanes
     match = re.fullmatch(r"([a-z]+)([1-9]\d*)?", scalar)
     if match and match[1] in _CODES and lanes < 1 << 16:
         default = {"bool": 8, "handle": 64, "bfloat": 16}.get(match[1])
@@ -96,6 +130,8 @@ def name_of_dlpack(code: int, bits: int, lanes: int) -> str:
         return "bool" + suffix
     if code == _CODES["handle"] and bits == 64:
         return "handle" + suffix
+    if code >= _FIRST_CUSTOM and (custom := custom_name(code)) is not None:
+        return f"custom[{custom}]{bits}{suffix}"
     if code in _NAMES:
         return f"{_NAMES[code]}{bits}{suffix}"
     raise TypeMismatch(f"DLPack's dtype with code {code}, {bits} bits and {lanes} lanes is not supported.")

@@ -6,7 +6,7 @@ oneir.target.cpu_info(target).vector_bytes  # 32
 
 from __future__ import annotations
 
-from . import codegen
+from . import codegen, datatype
 from .codegen import (
     build_module,
     llvm_cpu_has_features,
@@ -62,6 +62,7 @@ __all__ = [
     "cpu_info",
     "create",
     "cuda",
+    "datatype",
     "detect_target_from_device",
     "hexagon",
     "intel_graphics",

@@ -30,6 +30,7 @@ from ..ir.expr import (
 from ..ir.op import Fact, Op
 from ..ir.operators import absolute as abs
 from ..runtime.error import InvalidValue, TypeMismatch
+from ..target import datatype
 from ..target.codegen import llvm_get_intrinsic_name
 from .buffer import Buffer
 from .expr import BufferLoad
@@ -326,7 +327,7 @@ def _rounding(name: str, x: Any, span: Any) -> PrimExpr:
     x = as_expr(x)
     if not x.dtype.is_float:
         return x
-    if isinstance(x, FloatImm) and math.isfinite(x.value):
+    if isinstance(x, FloatImm) and math.isfinite(x.value) and not x.dtype.is_custom:
         return FloatImm(x.dtype, float(_FLOAT_FUNCTIONS[name](ops.round_float(x.value, x.dtype))), span=span)
     return Call(x.dtype, f"tir.{name}", [x], span=span)
 
@@ -484,16 +485,23 @@ def logaddexp(lhs: Any, rhs: Any, span: Any = None) -> PrimExpr:
 
 
 def min_value(dtype: str, span: Any = None) -> PrimExpr:
-    """The smallest finite value of a dtype."""
+    """The smallest finite value of a dtype; of a custom one, what `target.datatype.register_min_func` says.
+
+    Raises `NotRegistered` where that was not called.
+    """
     wanted = DataType(dtype)
+    if wanted.is_custom:
+        return datatype.min_value(wanted)
     if wanted.is_float:
         return FloatImm(wanted, -_largest(wanted), span=span)
     return IntImm(wanted, -(1 << (wanted.bits - 1)) if wanted.code == "int" else 0, span=span)
 
 
 def max_value(dtype: str, span: Any = None) -> PrimExpr:
-    """The largest finite value of a dtype."""
+    """The largest finite value of a dtype; raises `InvalidValue` for a custom one, which does not say it."""
     wanted = DataType(dtype)
+    if wanted.is_custom:
+        raise InvalidValue(f"the largest value of {wanted} is not known; min_value gives the smallest one")
     if wanted.is_float:
         return FloatImm(wanted, _largest(wanted), span=span)
     return IntImm(wanted, (1 << (wanted.bits - (wanted.code == "int"))) - 1, span=span)

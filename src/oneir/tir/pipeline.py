@@ -29,6 +29,7 @@ def default_tir_passes() -> list[Pass]:
     has_half = target.kind.name != "llvm" or cpu_info(target).has_half
     return [
         transform.BindTarget(target),
+        transform.LowerCustomDatatypes(),
         # blocks become statements, with memory where it is used and as large as what is used
         transform.PlanAndUpdateBufferAllocationLocation(),
         transform.MarkReductions(),
@@ -90,6 +91,7 @@ def default_gpu_passes() -> list[Pass]:
     config = PassContext.current().config
     return [
         transform.BindTarget(None if target is None else driven(target)),
+        transform.LowerCustomDatatypes(),
         transform.LowerCrossThreadReduction(),
         transform.PlanAndUpdateBufferAllocationLocation(),
         transform.LowerInitBlock(),

@@ -74,6 +74,8 @@ def _int_imm(p: Printer, imm: e.IntImm) -> str:
 @prints(e.FloatImm)
 def _float_imm(p: Printer, imm: e.FloatImm) -> str:
     text = float_text(imm.value)
+    if imm.dtype.is_custom:
+        return f"{p.tir('float64')}({text}).astype({quoted(str(imm.dtype))})"
     return text if imm.dtype == p.float_dtype else f"{p.tir(imm.dtype)}({text})"
 
 

@@ -46,6 +46,7 @@ from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize, Hal
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_cross_thread_reduction import LowerCrossThreadReduction
+from .lower_custom_datatypes import LowerCustomDatatypes
 from .lower_device_kernel_launch import LowerDeviceKernelLaunch
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
@@ -140,6 +141,7 @@ __all__ = [
     "LoopPartition",
     "LoopPartitionConfig",
     "LowerCrossThreadReduction",
+    "LowerCustomDatatypes",
     "LowerDeviceKernelLaunch",
     "LowerInitBlock",
     "LowerIntrin",

@@ -12,19 +12,15 @@ from typing import Any
 from ...ir import operators as ops
 from ...ir.container import map_array
 from ...ir.dtype import DataType
-from ...ir.expr import BinaryOpExpr, Call, Cast, FloatImm, IntImm, Let, Var
+from ...ir.expr import BinaryOpExpr, Call, Cast, FloatImm, IntImm
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
-from ...ir.type import PointerType, PrimType
-from ...ir.visitor import Mapper
 from ...runtime.error import InvalidValue, TypeMismatch
-from ..buffer import Buffer
-from ..expr import CommReducer
 from ..function import PrimFunc
-from ..stmt import Allocate, AllocateConst, LetStmt
 from .legalize_float_compute import is_bfloat16, is_float8, is_float16
 from .narrow_floats import FORMATS, decode, encode
 from .pass_base import PrimFuncPass
+from .stored_dtypes import StoredDtypes
 
 
 class BF16StorageLegalize(PrimFuncPass):
@@ -58,11 +54,10 @@ class HalfStorageLegalize(PrimFuncPass):
         return storage_legalize(func, is_float16)
 
 
-class _Store(Mapper):
+class _Store(StoredDtypes):
     def __init__(self, narrow: Callable[[DataType], bool]):
         super().__init__()
         self.narrow = narrow
-        self.renamed: dict[Var, Var] = {}
 
     def stored(self, dtype: DataType) -> DataType:
         """The dtype in which values of a dtype are kept."""
@@ -73,41 +68,6 @@ class _Store(Mapper):
                 f"no conversion of {dtype.element} in integer arithmetic; there are {', '.join(FORMATS)}"
             )
         return DataType(FORMATS[dtype.element].storage).with_lanes(dtype.lanes, dtype.scalable)
-
-    def define(self, var: Var) -> Var:
-        """The variable for a value or a pointer whose dtype changes."""
-        kind = var.type_annotation
-        if isinstance(kind, PointerType) and isinstance(kind.element_type, PrimType):
-            element = self.stored(kind.element_type.dtype)
-            if element is not kind.element_type.dtype and var not in self.renamed:
-                self.renamed[var] = Var(var.name, PointerType(PrimType(element), kind.storage_scope))
-        elif self.narrow(var.dtype):
-            self.renamed[var] = Var(var.name, self.stored(var.dtype))
-        return self.renamed.get(var, var)
-
-    def visit_Var(self, var: Var) -> Any:
-        return self.renamed.get(var, var)
-
-    def visit_Buffer(self, buffer: Buffer) -> Any:
-        found = self._mapped.get(id(buffer))
-        if found is None:
-            new = buffer.replace(data=self.define(buffer.data), dtype=self.stored(buffer.dtype))
-            found = self._mapped[id(buffer)] = (buffer, new)
-        return found[1]
-
-    def visit_Allocate(self, node: Allocate) -> Any:
-        var = self.define(node.buffer_var)
-        return self.generic_visit(node.replace(buffer_var=var, dtype=self.stored(node.dtype)))
-
-    def visit_AllocateConst(self, node: AllocateConst) -> Any:
-        var = self.define(node.buffer_var)
-        return self.generic_visit(node.replace(buffer_var=var, dtype=self.stored(node.dtype)))
-
-    def visit_LetStmt(self, node: LetStmt | Let) -> Any:
-        value = self.visit(node.value)
-        return node.replace(value=value, var=self.define(node.var), body=self.visit(node.body))
-
-    visit_Let = visit_LetStmt
 
     def visit_FloatImm(self, node: FloatImm) -> Any:
         if not self.narrow(node.dtype):
@@ -128,9 +88,6 @@ class _Store(Mapper):
             exact = value if source.element == "float64" else ops.cast(float32, value)
             return encode(target.element, exact)
         return node if value is node.value else Cast(target, value, span=node.span)
-
-    def visit_CommReducer(self, node: CommReducer) -> Any:
-        return node  # which names a reduction that has been written out
 
     def visit_Call(self, node: Call) -> Any:
         args = map_array(node.args, self.visit)
