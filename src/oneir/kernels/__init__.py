@@ -1,6 +1,7 @@
-"""Kernels that graphs call where no operator says what is computed, written in TVMScript: attention to pages and trees.
+"""Kernels that graphs call where no operator says what is computed, written in TVMScript: attention to pages and trees,
+and random numbers.
 
 Importing the package provides those that `relax.frontend.nn.llm` publishes.
 """
 
-from . import paged_attention, pages, tree_attention
+from . import mersenne_twister, paged_attention, pages, tree_attention

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import operators
 from .aten import is_complex, is_example
+from .random_numbers import faster
 from .registry import find_converter
 
 Part = Callable[..., Any]
@@ -148,6 +149,7 @@ def in_parts(graph_module: Any, eager: set[Any], compile_part: Callable[[Any], P
         if number % 2 == 0:
             for node in nodes:
                 values[node] = outer.node_copy(node, values.__getitem__)
+                values[node].target = faster(node.target)
             continue
         results = [n for n in nodes if any(level.get(user) != number for user in n.users)]
         if not results:
