@@ -276,3 +276,25 @@ def test_the_published_modules_hold_the_legalizations_of_their_families(operator
     found = getattr(getattr(legalize_ops, family), name)
     call = f"relax.{operator}" if family in ("image", "nn", "vision") else f"relax.{name}"
     assert found.op is Op.get(call) and FLegalize.of(found.op) is not None
+
+
+def test_results_stay_on_their_device() -> None:
+    @I.ir_module
+    class OnDevice:
+        I.module_global_infos({"vdevice": [I.vdevice("llvm"), I.vdevice("opencl")]})
+
+        @R.function
+        def main(x: R.Tensor((4, 8), "float32", "opencl:0"), y: R.Tensor((4, 8), "float32", "llvm:0")):
+            values, _ = R.topk(R.add(x, x), k=2)
+            loss = R.nn.cross_entropy_with_logits(x, x)  # of several kernels
+            return values, loss, R.exp(y)
+
+    opencl, llvm = OnDevice.global_infos["vdevice"][1], OnDevice.global_infos["vdevice"][0]
+    main = LegalizeOps()(OnDevice)["main"]
+    kernels = [b for b in main.body.blocks[0].bindings if isinstance(b.value, relax.Call)]
+    assert len(kernels) > 3
+    for binding in kernels:
+        info = binding.var.struct_info
+        wanted = llvm if binding.value.args[0].name_hint == "tir_exp" else opencl
+        for tensor in info.fields if isinstance(info, relax.TupleStructInfo) else [info]:
+            assert tensor.vdevice is wanted, f"{binding.var} = {binding.value}"

@@ -5,12 +5,28 @@ from __future__ import annotations
 from ...ir.global_info import VDevice
 from ...ir.module import IRModule
 from ...target.target import Target
-from ..struct_info import StructInfo, TensorStructInfo, same_vdevice
+from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo, same_vdevice
 
 
 def place_of(device: VDevice) -> tuple[int, int]:
     """A device of the program as DLPack numbers it: its type, and its number among those of that type."""
     return Target(device.target).get_target_device_type(), device.vdevice_id
+
+
+def on_device(info: StructInfo, device: VDevice) -> StructInfo:
+    """Struct info with its tensors on a device."""
+    if isinstance(info, TupleStructInfo):
+        return TupleStructInfo([on_device(field, device) for field in info.fields])
+    if isinstance(info, TensorStructInfo):
+        return TensorStructInfo(info.shape, info.dtype, device, info.ndim)
+    return info
+
+
+def device_of(info: StructInfo) -> VDevice | None:
+    """The device of a tensor, or of the first of a tuple that has one; None if nothing says it."""
+    if isinstance(info, TupleStructInfo):
+        return next((device for device in map(device_of, info.fields) if device is not None), None)
+    return info.vdevice if isinstance(info, TensorStructInfo) else None
 
 
 def placed_devices(mod: IRModule) -> list[tuple[int, int]]:

@@ -23,12 +23,12 @@ from ...runtime.error import DeviceError
 from ...target.target import Target
 from ...tir.function import PrimFunc
 from ...tir.pipeline import driven
-from ..analysis.placement import place_of
+from ..analysis.placement import on_device, place_of
 from ..analysis.struct_info import call_error
 from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, Var, VarBinding
 from ..expr_functor import PyExprMutator
 from ..op.base import call_dps_packed, to_vdevice
-from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
+from ..struct_info import TensorStructInfo
 from .call_tir_rewrite import DESTINATION_PASSING
 from .realize_vdevice import devices_of_variables
 
@@ -87,7 +87,7 @@ class _Placer(PyExprMutator):
         info = new.struct_info_
         if not isinstance(info, TensorStructInfo) or info.vdevice is not None:
             return new
-        new = self.with_struct_info(new, _placed(info, self.known.get(var, self.default)))
+        new = self.with_struct_info(new, on_device(info, self.known.get(var, self.default)))
         self.set_var_remap(var, new)
         return new
 
@@ -125,7 +125,7 @@ class _Placer(PyExprMutator):
             fields.append(value)
         if isinstance(callee, GlobalVar):
             callee = self.kernel(callee, device)
-        infos = [_placed(info, device) for info in call.sinfo_args]
+        infos = [on_device(info, device) for info in call.sinfo_args]
         new = Tuple(fields) if isinstance(args, Tuple) else fields[0]
         return Call(call.op, [callee, new, *rest], call.attrs, infos, call.span)
 
@@ -160,12 +160,3 @@ class _Placer(PyExprMutator):
 
 COPY = "vm.builtin.copy_to"
 """The function of the runtime that copies a tensor to another, on whatever devices they are."""
-
-
-def _placed(info: StructInfo, device: VDevice) -> StructInfo:
-    """The struct info of a kernel's result, with tensors on a device."""
-    if isinstance(info, TupleStructInfo):
-        return TupleStructInfo([_placed(field, device) for field in info.fields])
-    if isinstance(info, TensorStructInfo):
-        return TensorStructInfo(info.shape, info.dtype, device, info.ndim)
-    return info

@@ -5,6 +5,8 @@
 Each call is rewritten as its operator's legalization says, and so is what comes out of that, until nothing is left.
 A call whose result's or arguments' shapes are not known stays.
 
+Results of calls on a device of the program stay there; `PlaceKernels` makes the kernels for its target.
+
 Legalizations are stated where operators are declared; the published modules that hold them (`binary`, `manipulate`,
 ...) are the families of `oneir.relax.op`.
 """
@@ -14,10 +16,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
+from ....ir.global_info import VDevice
 from ....ir.module import IRModule
 from ....ir.op import Op
 from ....ir.transform import ModulePass, PassContext
-from ...expr import Binding, Call, Expr
+from ...analysis.placement import device_of, on_device
+from ...expr import Binding, Call, Expr, VarBinding
 from ...expr_functor import PyExprMutator
 from ...op import (
     binary,
@@ -37,6 +41,7 @@ from ...op import (
     vision,
 )
 from ...op import inspect as inspect_op
+from ...op.base import call_tir
 from ...operator_facts import CallRewrite, FDataDependent, FLegalize, RequiresArgumentShapes
 from ...struct_info import PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 
@@ -104,8 +109,12 @@ class _Legalizer(PyExprMutator):
                 warnings.warn(f"{call.op.name} stays: the shapes of `{call}` are not known", stacklevel=2)
             return call
         legal, emitted = self._applied(rule, call)
+        device = device_of(call.struct_info)
+        legal = self._placed(legal, device)
         if emitted:
             for binding in emitted:
+                if device is not None and isinstance(binding, VarBinding):
+                    binding = binding.replace(value=self._placed(binding.value, device))
                 self.visit_binding(binding)
             return self.visit_expr(legal)
         return legal if legal is call else self._again(legal)
@@ -123,6 +132,12 @@ class _Legalizer(PyExprMutator):
         blocks = builder.end_blocks()
         builder.end_scope()
         return legal, [binding for block in blocks for binding in block.bindings]
+
+    def _placed(self, expr: Expr, device: VDevice | None) -> Expr:
+        """A call of a kernel that gives its results on a device; other expressions as they are."""
+        if device is None or not isinstance(expr, Call) or expr.op is not call_tir.op:
+            return expr
+        return Call(expr.op, expr.args, expr.attrs, [on_device(info, device) for info in expr.sinfo_args], expr.span)
 
     def _known(self, call: Call) -> bool:
         if RequiresArgumentShapes.of(call.op) is False:
