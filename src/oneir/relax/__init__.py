@@ -15,7 +15,7 @@ from ..ir.type import FuncType, TupleType, Type
 from ..runtime.vm import ExecBuilder, Executable, VirtualMachine, VMFuncScope, VMInstrumentReturnKind
 from ..runtime.vm import builder as exec_builder
 from ..runtime.vm.program import SpecialReg, VMFuncKind
-from . import analysis, backend, dpl, frontend, op, training, transform, utils, vm
+from . import analysis, backend, distributed, dpl, frontend, op, training, transform, utils, vm
 from .base_py_module import BasePyModule
 from .binding_rewrite import DataflowBlockRewrite
 from .block_builder import BlockBuilder, DataflowScope, FunctionScope, TestingScope

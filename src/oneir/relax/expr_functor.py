@@ -52,6 +52,7 @@ from .normalize import merge_blocks
 from .operator_facts import FNormalize
 from .struct_info import (
     BaseCheckResult,
+    DTensorStructInfo,
     FuncStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
@@ -401,6 +402,9 @@ class PyExprMutator(ExprFunctor):
                 return info
             shape = self.visit_expr(info.shape)
             return info if shape is info.shape else TensorStructInfo(shape, info.dtype, info.vdevice)
+        if isinstance(info, DTensorStructInfo):
+            whole = self.visit_struct_info(info.tensor_sinfo)
+            return info if whole is info.tensor_sinfo else info.replace(tensor_sinfo=whole)
         if isinstance(info, ShapeStructInfo) and info.values is not None:
             values = self._values(info.values)
             return info if values is info.values else ShapeStructInfo(values)

@@ -44,8 +44,8 @@ from .expr import (
     Var,
     VarBinding,
 )
-from .operator_facts import FInferStructInfo, FNormalize
-from .struct_info import FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
+from .operator_facts import FInferDistributedStructInfo, FInferStructInfo, FNormalize
+from .struct_info import DTensorStructInfo, FuncStructInfo, ObjectStructInfo, StructInfo, TupleStructInfo
 
 if TYPE_CHECKING:
     from .block_builder import BlockBuilder
@@ -63,6 +63,8 @@ def infer_call(call: Call, builder: BlockBuilder) -> StructInfo:
             raise call_error(
                 call, NotRegistered, f"the operator `{op.name}` has no rule that says what a call of it gives"
             )
+        if any(map(_is_distributed, call.args)):
+            return (FInferDistributedStructInfo.of(op) or rule)(call, builder)
         return rule(call, builder)
     info = builder.function_struct_info(op) if isinstance(op, GlobalVar) else op.struct_info
     if not isinstance(info, FuncStructInfo):
@@ -72,6 +74,12 @@ def infer_call(call: Call, builder: BlockBuilder) -> StructInfo:
     if info.params is None and call.sinfo_args:
         return from_sinfo_args(call)
     return derive_call_ret_struct_info(info, call, builder)
+
+
+def _is_distributed(arg: Expr) -> bool:
+    info = getattr(arg, "struct_info_", None)
+    fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
+    return any(isinstance(field, DTensorStructInfo) for field in fields)
 
 
 def from_sinfo_args(call: Call) -> StructInfo:

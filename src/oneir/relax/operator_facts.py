@@ -52,6 +52,8 @@ GradientRule = Callable[[Var, Call, Var, "BlockBuilder"], Sequence[Expr]]
 
 FInferStructInfo: Fact[StructInfoRule] = Fact("FInferStructInfo")
 """The struct info of a call's result."""
+FInferDistributedStructInfo: Fact[StructInfoRule] = Fact("dist.FInferStructInfo")
+"""The struct info of a call's result on distributed tensors, where that does not follow from its kernel."""
 FPurity: Fact[bool] = Fact("FPurity")
 """Whether a call has no side effect."""
 FReference: Fact[Callable[..., Any]] = Fact("FReference")

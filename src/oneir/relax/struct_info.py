@@ -18,14 +18,16 @@ from ..arith import Analyzer
 from ..ir.container import Array
 from ..ir.dtype import DataType
 from ..ir.env_func import EnvFunc
-from ..ir.expr import IntImm, PrimExpr, RelaxExpr, Var, as_expr, const
-from ..ir.global_info import VDevice
+from ..ir.expr import IntImm, PrimExpr, RelaxExpr, Var, as_expr, as_int, const
+from ..ir.global_info import DeviceMesh, VDevice
 from ..ir.node import Node, as_array, attr, binder, child, meta
+from ..ir.operators import floordiv
 from ..ir.span import Span
 from ..ir.structural import structural_equal, structural_hash
 from ..runtime.error import InvalidValue, TypeMismatch
 from ..runtime.hook import Hook
 from ..tir.stmt_functor import substitute
+from .placement import Placement
 
 if TYPE_CHECKING:
     from ..runtime.tensor import Tensor
@@ -179,6 +181,55 @@ class TensorStructInfo(StructInfo):
         return self.extents
 
 
+class DTensorStructInfo(StructInfo):
+    """A tensor that the workers of a mesh hold together.
+
+    `tensor_sinfo` is the whole tensor, as if there were one worker; `placement`, or its text, says for each dimension
+    of `device_mesh` along which axis the tensor is divided, if at all. Raises `InvalidValue` for a placement of another
+    number of dimensions, an axis that the tensor does not have, and an extent that the workers do not divide.
+    """
+
+    tensor_sinfo: TensorStructInfo = child(defines=True)
+    device_mesh: DeviceMesh = attr()
+    placement: Placement = attr()
+    span: Span | None = meta(default=None)
+
+    def __init__(
+        self,
+        tensor_sinfo: TensorStructInfo,
+        device_mesh: DeviceMesh,
+        placement: Placement | str,
+        span: Span | None = None,
+    ):
+        if not isinstance(tensor_sinfo, TensorStructInfo):
+            raise TypeMismatch(f"a distributed tensor is described by its TensorStructInfo, found {tensor_sinfo!r}")
+        if not isinstance(device_mesh, DeviceMesh):
+            raise TypeMismatch(f"a distributed tensor lies on a DeviceMesh, found {device_mesh!r}")
+        self.tensor_sinfo, self.device_mesh = tensor_sinfo, device_mesh
+        self.placement = Placement.from_text(placement) if isinstance(placement, str) else placement
+        self.span = span
+        ndim, extents = tensor_sinfo.ndim, tensor_sinfo.extents
+        for axis, count in self.placement.parts(device_mesh).items():
+            divides = f'the placement "{self.placement}" divides axis {axis}'
+            if ndim != -1 and axis >= ndim:
+                raise InvalidValue(f"{divides} of a tensor of {ndim} dimensions")
+            extent = None if extents is None else as_int(extents[axis])
+            if extent is not None and extent % count:
+                raise InvalidValue(
+                    f"{divides} among {count} workers, but its extent {extent} is no multiple of {count}"
+                )
+
+    @property
+    def local(self) -> TensorStructInfo:
+        """What each worker holds. Symbolic extents that are divided are taken to be multiples."""
+        whole, extents = self.tensor_sinfo, self.tensor_sinfo.extents
+        parts = self.placement.parts(self.device_mesh)
+        if extents is None or not parts:
+            return whole
+        local = [floordiv(e, parts[i]) if i in parts else e for i, e in enumerate(extents)]
+        return TensorStructInfo(local, whole.dtype, whole.vdevice)
+
+
 class TupleStructInfo(StructInfo):
     """A tuple of values."""
 
@@ -244,6 +295,8 @@ def extents_in(info: StructInfo) -> list[PrimExpr]:
     """All known extents and numbers, in order."""
     if isinstance(info, TensorStructInfo):
         return list(info.extents or ())
+    if isinstance(info, DTensorStructInfo):
+        return extents_in(info.tensor_sinfo)
     if isinstance(info, ShapeStructInfo):
         return list(info.values or ())
     if isinstance(info, PrimStructInfo):
@@ -385,6 +438,11 @@ def _check_tensor(base: TensorStructInfo, derived: TensorStructInfo, analyzer: A
     return _check_extents(base.extents, derived.extents, analyzer)
 
 
+def _check_dtensor(base: DTensorStructInfo, derived: DTensorStructInfo, analyzer: Analyzer) -> BaseCheckResult:
+    same_place = structural_equal(base.device_mesh, derived.device_mesh) and base.placement == derived.placement
+    return _check_tensor(base.tensor_sinfo, derived.tensor_sinfo, analyzer) if same_place else FAIL_L0
+
+
 def same_vdevice(a: VDevice, b: VDevice) -> bool:
     """Whether two devices of a program are one."""
     return (str(a.target), a.vdevice_id, a.memory_scope) == (str(b.target), b.vdevice_id, b.memory_scope)
@@ -422,6 +480,7 @@ _BASE_CHECKS: dict[type, Callable[..., BaseCheckResult]] = {
     PrimStructInfo: _check_prim,
     ShapeStructInfo: _check_shape,
     TensorStructInfo: _check_tensor,
+    DTensorStructInfo: _check_dtensor,
     TupleStructInfo: _check_tuple,
     FuncStructInfo: _check_func,
 }

@@ -20,6 +20,7 @@ from ..expr import Call, Expr, ShapeExpr
 from ..struct_info import (
     VOID,
     BaseCheckResult,
+    DTensorStructInfo,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -69,6 +70,10 @@ def _lca(a: StructInfo, b: StructInfo, analyzer: Analyzer) -> StructInfo:
         return ShapeStructInfo(ndim=a.ndim if a.ndim == b.ndim else -1)
     if isinstance(a, TensorStructInfo) and isinstance(b, TensorStructInfo):
         return _lca_tensor(a, b, analyzer)
+    if isinstance(a, DTensorStructInfo) and isinstance(b, DTensorStructInfo):
+        if a.placement != b.placement or not structural_equal(a.device_mesh, b.device_mesh):
+            return ObjectStructInfo()
+        return a.replace(tensor_sinfo=_lca_tensor(a.tensor_sinfo, b.tensor_sinfo, analyzer))
     if isinstance(a, TupleStructInfo) and isinstance(b, TupleStructInfo):
         if len(a.fields) != len(b.fields):
             return ObjectStructInfo()
@@ -200,6 +205,8 @@ class _Eraser:
     def erase(self, info: StructInfo) -> StructInfo:
         if isinstance(info, TensorStructInfo):
             return self.tensor(info)
+        if isinstance(info, DTensorStructInfo):
+            return info.replace(tensor_sinfo=self.tensor(info.tensor_sinfo))
         if isinstance(info, ShapeStructInfo):
             if info.values is None:
                 return info

@@ -12,6 +12,7 @@ from ...tir.analysis import undefined_vars
 from ..expr import Call, Expr, Function, If, MatchCast, Tuple, TupleGetItem, Var
 from ..expr_functor import PyExprVisitor
 from ..struct_info import (
+    DTensorStructInfo,
     FuncStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
@@ -41,6 +42,8 @@ class _SymbolicVars(PyExprVisitor):
         if isinstance(info, TensorStructInfo):
             for extent in info.extents or ():
                 self.visit_prim_expr(extent)
+        elif isinstance(info, DTensorStructInfo):
+            self.use(info.tensor_sinfo)
         elif isinstance(info, ShapeStructInfo):
             for extent in info.values or ():
                 self.visit_prim_expr(extent)

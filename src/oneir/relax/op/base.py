@@ -76,7 +76,8 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, (list, tuple, ShapeExpr))
 
 
-def _symbolic_arguments(tir_vars: Any) -> ShapeExpr | None:
+def symbolic_arguments(tir_vars: Any) -> ShapeExpr | None:
+    """One integer or several as the shape that passes them; None for none."""
     if tir_vars is None or isinstance(tir_vars, ShapeExpr):
         return tir_vars
     values = tir_vars if isinstance(tir_vars, (list, tuple)) else [tir_vars]
@@ -111,11 +112,12 @@ def call_tir(gvar: GlobalVar, args: Any, out_sinfo: Any, tir_vars: Any = None, *
         return call_dps_packed(gvar, args, output_struct_info(out_sinfo, dtype))
     if not isinstance(gvar, GlobalVar):
         raise TypeMismatch(f"relax.call_tir expects the GlobalVar of a TensorIR function, found {gvar!r}")
-    values = [gvar, as_arguments(args), _symbolic_arguments(tir_vars)]
+    values = [gvar, as_arguments(args), symbolic_arguments(tir_vars)]
     return Call(call_tir.op, [v for v in values if v is not None], sinfo_args=[output_struct_info(out_sinfo, dtype)])
 
 
 call_tir.struct_info(result_struct_info)
+call_tir.distributed_struct_info(result_struct_info)
 FNormalize.set(call_tir.op, inline_argument_tuple)
 
 
@@ -129,7 +131,7 @@ def call_tir_with_grad(
     tir_vars: Any = None,
 ) -> Call:
     """As `call_tir`, of a PrimFunc whose gradient is the registered tensor expression `te_grad_name`."""
-    values = [gvar, as_arguments(args), _symbolic_arguments(tir_vars)]
+    values = [gvar, as_arguments(args), symbolic_arguments(tir_vars)]
     attrs = {"te_grad_name": te_grad_name, "te_grad_kwargs": dict(te_grad_kwargs or {})}
     return Call(call_tir_with_grad.op, [v for v in values if v is not None], attrs, [output_struct_info(out_sinfo)])
 
@@ -164,7 +166,7 @@ def call_tir_inplace(
             raise TypeMismatch(
                 f"call_tir_inplace: argument {index} is written into, so it must be a tensor, found {given}"
             )
-    values = [gvar, arguments, _symbolic_arguments(tir_vars)]
+    values = [gvar, arguments, symbolic_arguments(tir_vars)]
     return Call(call_tir_inplace.op, [v for v in values if v is not None], {"inplace_indices": indices}, [info])
 
 

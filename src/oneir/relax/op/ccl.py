@@ -20,7 +20,8 @@ from ...runtime.registry import get_global_func
 from ...runtime.tensor import empty, wrap_array
 from ..expr import Call, Expr, ShapeExpr
 from ..operator_facts import NeedsWorkers
-from ..struct_info import StructInfo, TensorStructInfo
+from ..placement import Placement
+from ..struct_info import DTensorStructInfo, StructInfo, TensorStructInfo
 from .base import call_dps_packed
 from .infer_layout import keep_layout
 from .inference import fail, normalize_axis, same_as_input, tensor_argument
@@ -58,6 +59,7 @@ def allreduce(x: Expr, op_type: str = "sum", in_group: bool = True) -> Call:
 
 
 allreduce.struct_info(same_as_input)
+allreduce.distributed_struct_info(lambda call, builder: call.args[0].struct_info)
 allreduce.infer_layout(keep_layout)
 
 
@@ -93,6 +95,19 @@ def _allgather_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     first, *others = info.extents
     whole = builder.analyzer.simplify(ops.multiply(first, const(call.attrs["num_workers"], first.dtype)))
     return TensorStructInfo([whole, *others], info.dtype, info.vdevice)
+
+
+@allgather.distributed_struct_info
+def _allgathered(call: Call, builder: BlockBuilder) -> StructInfo:
+    """All workers hold what was divided along the first axis."""
+    info, count = call.args[0].struct_info, call.attrs["num_workers"]
+    if (
+        not isinstance(info, DTensorStructInfo)
+        or list(info.device_mesh.shape) != [count]
+        or info.placement.axes != {0: 0}
+    ):
+        raise fail(call, f'expected a tensor "S[0]" on a mesh of {count} workers in a row, found {info}')
+    return info.replace(placement=Placement.of_axes({}, info.device_mesh))
 
 
 @allgather.reference
@@ -135,9 +150,9 @@ def scatter_from_worker0(x: Expr, num_workers: int, axis: int = 0) -> Call:
     return scatter_from_worker0.call(x, num_workers=count, axis=int(axis))
 
 
-def _parts(call: Call, builder: BlockBuilder) -> tuple[int, list[PrimExpr]]:
-    """The axis, and the shape of a part."""
-    info, count = tensor_argument(call, 0), call.attrs["num_workers"]
+def divided(call: Call, info: TensorStructInfo, builder: BlockBuilder) -> tuple[int, list[PrimExpr]]:
+    """The axis of a call that divides a tensor among workers, and the shape of a part."""
+    count = call.attrs["num_workers"]
     if info.extents is None:
         raise fail(call, f"the shape of the tensor must be known, found {info}")
     axis = normalize_axis(call, call.attrs["axis"], info.ndim)
@@ -152,7 +167,7 @@ def _parts(call: Call, builder: BlockBuilder) -> tuple[int, list[PrimExpr]]:
 @scatter_from_worker0.struct_info
 def _scatter_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     info = tensor_argument(call, 0)
-    return TensorStructInfo(_parts(call, builder)[1], info.dtype, info.vdevice)
+    return TensorStructInfo(divided(call, info, builder)[1], info.dtype, info.vdevice)
 
 
 @scatter_from_worker0.reference
@@ -163,7 +178,7 @@ def _scatter_reference(x: np.ndarray, num_workers: int, axis: int) -> np.ndarray
 
 @scatter_from_worker0.legalize_as
 def _legalize_scatter(builder: BlockBuilder, call: Call) -> Expr:
-    axis, part = _parts(call, builder)
+    axis, part = divided(call, tensor_argument(call, 0), builder)
     count = call.attrs["num_workers"]
     # The runtime cuts along the first axis.
     parts = builder.emit(builder.call_te(topi.reshape, call.args[0], [*part[:axis], count, *part[axis:]]))

@@ -31,6 +31,7 @@ from ..operator_facts import (
     FBoundIndices,
     FFastMath,
     FGradient,
+    FInferDistributedStructInfo,
     FInferMixedPrecision,
     FInferStructInfo,
     FLegalize,
@@ -95,6 +96,11 @@ class Operator(Generic[P, R]):
     def struct_info(self, rule: StructInfoRule) -> StructInfoRule:
         """Registers what a call gives."""
         FInferStructInfo.set(self.op, rule)
+        return rule
+
+    def distributed_struct_info(self, rule: StructInfoRule) -> StructInfoRule:
+        """Registers what a call on distributed tensors gives, where that does not follow from the operator's kernel."""
+        FInferDistributedStructInfo.set(self.op, rule)
         return rule
 
     def reference(self, function: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ...ir.expr import ExprOp, GlobalVar
 from ...ir.expr import Var as TirVar
-from ...ir.global_info import VDevice
+from ...ir.global_info import DeviceMesh, VDevice
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.visitor import deep_recursion
@@ -215,6 +215,10 @@ class RelaxParser(Evaluator):
     def vdevice(self, text: str) -> VDevice:
         """The device of the module that a text names."""
         return self.state.vdevice(text)
+
+    def device_mesh(self, text: str) -> DeviceMesh:
+        """The mesh of the module that a text names."""
+        return self.state.device_mesh(text)
 
     # -- expressions --
 

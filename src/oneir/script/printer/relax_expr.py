@@ -10,7 +10,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...relax import expr as x
 from ...relax.operator_facts import ScriptArguments
-from ...relax.struct_info import TupleStructInfo
+from ...relax.struct_info import DTensorStructInfo, TupleStructInfo
 from .core import Printer, prints
 from .relax_struct_info import FunctionScope, extents, outermost, vdevice
 from .values import quoted
@@ -97,6 +97,8 @@ def _constant(p: Printer, constant: x.Constant) -> str:
         return p.add_metadata(constant)
     value = data.numpy().item()
     text = p.expr(value) if isinstance(value, float) else str(value)
+    if isinstance(constant.struct_info_, DTensorStructInfo):
+        return f"{p.relax('dist.const')}({text}, {p.expr(constant.struct_info_)})"
     return f"{p.relax('const')}({text}, {quoted(data.dtype)})"
 
 
@@ -136,7 +138,10 @@ def _callee(p: Printer, arg: Any) -> str:
 
 
 def _with_output(name: str) -> Callable[[Printer, x.Call], str]:
-    """Operators that call with outputs: what these are is an argument by name, a list for several."""
+    """Operators that call with outputs: what these are is an argument by name, a list for several.
+
+    A call that gives distributed tensors stands in `R.dist`.
+    """
 
     def print_call(p: Printer, call: x.Call) -> str:
         func, args, *symbols = call.args
@@ -148,7 +153,8 @@ def _with_output(name: str) -> Callable[[Printer, x.Call], str]:
             if key != "te_grad_kwargs" or value:
                 arguments.append(f"{key}={p.expr(value)}")
         arguments += [f"tir_vars={p.expr(values)}" for values in symbols]
-        return f"{p.relax(name)}({', '.join(arguments)})"
+        member = f"dist.{name}" if isinstance(fields[0], DTensorStructInfo) else name
+        return f"{p.relax(member)}({', '.join(arguments)})"
 
     return print_call
 
@@ -176,6 +182,7 @@ _CALLS: dict[str, Callable[[Printer, x.Call], str]] = {
     "relax.assert_op": _assert_op,
     "relax.print": _print,
     "relax.to_vdevice": _on_vdevice("to_vdevice"),
+    "relax.dist.call_tir_local_view": _with_output("call_tir_local_view"),
     **{
         f"relax.{name}": _with_output(name)
         for name in ("call_tir", "call_dps_packed", "call_tir_inplace", "call_tir_with_grad", "call_py_func")

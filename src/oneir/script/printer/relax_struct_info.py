@@ -6,12 +6,13 @@ from typing import Any
 
 from ...ir import expr as e
 from ...ir.env_func import EnvFunc
-from ...ir.global_info import VDevice
+from ...ir.global_info import DeviceMesh, VDevice
 from ...ir.module import IRModule
 from ...ir.visitor import post_order_visit
 from ...relax import struct_info as si
 from ...relax import ty
 from ...relax.expr import ShapeExpr
+from ...relax.placement import Placement
 from .core import Frame, Printer, Scope, prints
 from .tir_expr import creation, define_var
 from .values import quoted
@@ -108,12 +109,16 @@ def _shape(p: Printer, info: si.ShapeStructInfo) -> str:
     return f"{p.relax('Shape')}(ndim={info.ndim})"
 
 
+def _extents_tuple(p: Printer, shape: ShapeExpr) -> str:
+    text = extents(p, shape.values)
+    return f"({text},)" if len(shape.values) == 1 else f"({text})"
+
+
 @prints(si.TensorStructInfo)
 def _tensor(p: Printer, info: si.TensorStructInfo) -> str:
     arguments = []
     if isinstance(info.shape, ShapeExpr):
-        text = extents(p, info.shape.values)
-        arguments.append(f"({text},)" if len(info.shape.values) == 1 else f"({text})")
+        arguments.append(_extents_tuple(p, info.shape))
     elif info.shape is not None:
         arguments.append(p.expr(info.shape))
     if info.dtype != si.VOID:
@@ -123,6 +128,45 @@ def _tensor(p: Printer, info: si.TensorStructInfo) -> str:
     if info.vdevice is not None and info.vdevice.target is not None:
         arguments.append(f"vdevice={vdevice(p, info.vdevice)}")
     return _member(p, "Tensor", arguments)
+
+
+@prints(Placement)
+def _placement(p: Printer, placement: Placement) -> str:
+    return quoted(str(placement))
+
+
+@prints(DeviceMesh)
+def _device_mesh(p: Printer, mesh: DeviceMesh) -> str:
+    """By its place among the global infos of the module, where there is one around."""
+    module = next((frame.node for frame in p.frames if isinstance(frame.node, IRModule)), None)
+    if module is not None and p.frame.node is not module:
+        for name, infos in module.global_infos.items():
+            for index, info in enumerate(infos):
+                if info is mesh:
+                    return quoted(f"{name}[{index}]")
+    ids = mesh.devices
+    devices = str(ids) if mesh.device_range is None else f"{p.ir('Range')}({ids[0]}, {ids[-1] + 1})"
+    return f"{p.relax('device_mesh')}({p.tuple_of(mesh.shape)}, {devices})"
+
+
+@prints(si.DTensorStructInfo)
+def _dtensor(p: Printer, info: si.DTensorStructInfo) -> str:
+    whole = info.tensor_sinfo
+    arguments, named = [], ""
+    if whole.shape is None:
+        named = "dtype="
+    elif isinstance(whole.shape, ShapeExpr):
+        arguments.append(_extents_tuple(p, whole.shape))
+    else:
+        arguments.append(p.expr(whole.shape))
+    if whole.dtype != si.VOID:
+        arguments.append(f"{named}{quoted(whole.dtype)}")
+    by_name = bool(named) or whole.dtype == si.VOID
+    arguments.append(f"{'device_mesh=' if by_name else ''}{p.expr(info.device_mesh)}")
+    arguments.append(f"{'placement=' if by_name else ''}{p.expr(info.placement)}")
+    if whole.shape is None and whole.ndim != -1:
+        arguments.append(f"ndim={whole.ndim}")
+    return _member(p, "DTensor", arguments)
 
 
 @prints(si.TupleStructInfo)

@@ -22,6 +22,7 @@ import difflib as _difflib
 from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
+from ...ir.global_info import DeviceMesh as _DeviceMesh
 from ...relax import op as _op
 from ...relax.expr import DataTypeImm as _DataTypeImm
 from ...relax.expr import ExternFunc as ExternFunc
@@ -37,6 +38,7 @@ from ..acting import act_in_builders as _act_in_builders
 from ..tir.dtypes import dtype_name as _dtype_name
 from ..tir.meta import macro as macro
 from ..tir.meta import meta_var as meta_var
+from . import distributed as distributed
 from .note import Else as Else
 from .note import If as If
 from .note import Then as Then
@@ -56,6 +58,7 @@ from .note import match_cast as match_cast
 from .note import output as output
 from .note import to_vdevice as to_vdevice
 from .struct_info import Callable as Callable
+from .struct_info import DTensor as DTensor
 from .struct_info import Object as Object
 from .struct_info import Prim as Prim
 from .struct_info import Shape as Shape
@@ -70,6 +73,15 @@ perform: _Hook[[_Any], _Any] = _Hook("perform", "oneir.script.ir_builder")
 """Carries out, in a builder, what a member gives."""
 
 _act_in_builders(globals(), [f"{__name__}.note"], perform)
+_act_in_builders(distributed.__dict__, [distributed.__name__], perform)
+
+dist = distributed
+DTensorProxy = type(DTensor)
+
+
+def device_mesh(shape: _Sequence[int], device_ids: _Any) -> _DeviceMesh:
+    """Workers as a grid, for the module's global infos."""
+    return _DeviceMesh(shape, device_ids)
 
 
 def tuple(*fields: _Any) -> _Tuple:

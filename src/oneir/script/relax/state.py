@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...ir.expr import Var as TirVar
-from ...ir.global_info import VDevice
+from ...ir.global_info import DeviceMesh, VDevice
 from ...ir.span import Span
 from ...relax.analysis.struct_info import erase_to_well_defined, tir_vars_in_struct_info
 from ...relax.block_builder import BlockBuilder
@@ -110,6 +110,18 @@ class FunctionState:
         if scope and scope != device.memory_scope:
             raise InvalidValue(f"{text!r} means the device {kind}:{index} with {device.memory_scope!r} memory")
         return device
+
+    def device_mesh(self, text: str) -> DeviceMesh:
+        """The mesh of the module that a text names: "mesh[0]", the first of its global infos "mesh"."""
+        name, _, index = text.removesuffix("]").partition("[")
+        infos = self.global_infos.get(name, ())
+        found = infos[int(index)] if index.isdigit() and int(index) < len(infos) else None
+        if not isinstance(found, DeviceMesh):
+            raise InvalidValue(
+                f"the module declares no device mesh {text!r}; "
+                "declare it with I.module_global_infos({'mesh': [R.device_mesh((2,), I.Range(0, 2))]})"
+            )
+        return found
 
     # -- blocks --
 

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ...ir.container import Array
-from ...ir.global_info import VDevice
+from ...ir.global_info import DeviceMesh, VDevice
 from ...relax.expr import Expr, as_struct_info
+from ...relax.placement import Placement
 from ...relax.struct_info import (
+    DTensorStructInfo,
     FuncStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
@@ -37,6 +39,10 @@ class Names(Protocol):
         """The device of the module that a text such as "llvm:0" names."""
         ...
 
+    def device_mesh(self, text: str) -> DeviceMesh:
+        """The mesh of the module that a text such as "mesh[0]" names."""
+        ...
+
 
 class StructInfoProxy:
     """What members of `R` give where struct info is not made yet."""
@@ -47,7 +53,7 @@ class StructInfoProxy:
 
 
 class Deferred(StructInfoProxy):
-    """Struct info that speaks of variables or devices by their text: made when it is known what these mean."""
+    """Struct info that speaks of variables, devices or meshes by their text: made when it is known what these mean."""
 
     def __init__(self, build: _Callable[[Names], StructInfo]):
         self.build = build
@@ -55,8 +61,8 @@ class Deferred(StructInfoProxy):
     def as_struct_info(self) -> StructInfo:
         """An error: only the parser of a script knows what the texts mean."""
         raise InvalidValue(
-            "struct info with symbolic extents or devices as texts can only be written in a script; "
-            "elsewhere pass variables, n = tir.Var('n', 'int64'), and relax VDevices"
+            "struct info with symbolic extents, devices or meshes as texts can only be written in a script; "
+            "elsewhere pass variables, n = tir.Var('n', 'int64'), and VDevices and DeviceMeshes themselves"
         )
 
 
@@ -121,6 +127,30 @@ def Tensor(shape: Any = None, dtype: Any = None, vdevice: VDevice | str | None =
         return TensorStructInfo(extents, dtype, device, ndim)
 
     return Deferred(build)
+
+
+@Member
+def DTensor(
+    shape: Any = None,
+    dtype: Any = None,
+    device_mesh: DeviceMesh | str | None = None,
+    placement: Placement | str = "",
+    *,
+    ndim: int = -1,
+) -> Any:
+    """A tensor, as `R.Tensor` describes it, that the workers of a mesh hold together.
+
+    The mesh is named by the module's list of global infos and its place there, "mesh[0]"; without one it is one worker.
+    The placement, "S[0], R", says for each of the mesh's dimensions which axis is divided along it, if any.
+    """
+    whole = _part(Tensor(shape, dtype, ndim=ndim))
+    mesh = DeviceMesh((), [0]) if device_mesh is None else device_mesh
+
+    def build(names: Any) -> StructInfo:
+        place = names.device_mesh(mesh) if isinstance(mesh, str) else mesh
+        return DTensorStructInfo(_build(whole, names), place, placement)
+
+    return Deferred(build) if isinstance(mesh, str) or isinstance(whole, Deferred) else build(None)
 
 
 @Member
