@@ -9,5 +9,6 @@ from . import ndk as ndk  # which links for Android
 from . import nvcc as nvcc  # which compiles for CUDA devices
 from . import popen_pool as popen_pool
 from . import tar as tar
+from . import tvmjs as tvmjs  # which shards weights for browsers
 from . import utils as utils
 from . import xcode as xcode  # which links for Apple's systems

@@ -21,6 +21,7 @@ from . import (
     sequence,
     signal,
     strings,
+    tensor_cache,
 )
 from .builder import ExecBuilder, VMFuncScope
 from .executable import Executable, NativeFunction, VMExecutable
