@@ -395,6 +395,11 @@ def f(A: T.Buffer((8, 8), "float32")):
         ('vi, vj = T.axis.remap("SS", [i])', "T.axis.remap expects one letter a loop, found 'SS' for 1"),
         ('vi = T.axis.remap("X", [i])', 'T.axis.remap expects the letters "S" and "R", found \'X\''),
         ('vi = T.axis.remap("S", [i + 1])', "T.axis.remap expects variables of the loops around the block"),
+        (
+            "vi = T.axis.S(4, i / 2.0)",
+            'the value of an axis must be an integer, found `T.Cast("float32", i) / T.float32(2.0)`',
+        ),
+        ("vi = T.axis.R(0.5, i)", "the extent of an axis must be an integer, found `T.float32(0.5)` of dtype float32"),
         ("T.where(i < 4)\n            T.where(i < 5)", "block `b` has a T.where already"),
         ("T.reads(A[0, 0])\n            T.reads(A[0, 1])", "block `b` has a T.reads already"),
         ("T.block_attr({})\n            T.block_attr({})", "block `b` has a T.block_attr already"),

@@ -26,6 +26,9 @@ def as_range(dom: Any) -> Range:
 def _bind(state: FunctionState, kind: IterVarType, dom: Any, binding: Any, dtype: str) -> Var:
     block = state.block("T.axis")
     dom, binding = as_range(dom), as_expr(binding)
+    for what, value in (("value", binding), ("extent", dom.extent), ("begin", dom.min)):
+        if not value.dtype.is_int or not value.dtype.is_scalar:
+            raise TypeMismatch(f"the {what} of an axis must be an integer, found `{value}` of dtype {value.dtype}")
     base = DataType(dtype)
     bits = max(dom.min.dtype.bits, dom.extent.dtype.bits, base.bits)
     wanted = DataType(f"{base.code}{bits}")
