@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/installed
 
-.PHONY: demo test opencl webgpu cross test-long slow-tests lint types docs format clean
+.PHONY: demo test opencl webgpu cross test-long slow-tests lint types docs package format clean
 
 demo: $(STAMP)
 	$(BIN)/python examples/matmul.py
@@ -53,9 +53,10 @@ types: $(STAMP)
 
 # The site of docs/ and the API reference, in build/site. A warning, such as for a link to nothing, is an error.
 docs: $(STAMP)
-	@$(BIN)/python -c 'import material' 2>/dev/null || \
-	$(BIN)/python -m pip --disable-pip-version-check install -qq --editable '.[docs]'
 	PYTHONPATH=src NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+package: $(STAMP)
+	.ci/package
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
