@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..ir.container import same_objects
 from ..ir.expr import GlobalVar
 from ..ir.module import BaseFunc
 from ..ir.op import Op
 from ..runtime.error import InvalidValue, NotRegistered, TypeMismatch
+from ..runtime.hook import Hook
 from .analysis.struct_info import (
     call_error,
     callee_name,
@@ -50,6 +51,9 @@ from .struct_info import DTensorStructInfo, FuncStructInfo, ObjectStructInfo, St
 if TYPE_CHECKING:
     from .block_builder import BlockBuilder
 
+infer_distributed: Hook[[Call, Any], StructInfo] = Hook("infer_distributed", "oneir.relax.distributed")
+"""What a call on distributed tensors gives, by how its kernel reads and writes them."""
+
 LEAVES = (Var, Constant, ShapeExpr, PrimValue, StringImm, DataTypeImm, ExternFunc, GlobalVar, Op)
 """What may be an argument as it is. Tuples of these may as well."""
 
@@ -64,7 +68,7 @@ def infer_call(call: Call, builder: BlockBuilder) -> StructInfo:
                 call, NotRegistered, f"the operator `{op.name}` has no rule that says what a call of it gives"
             )
         if any(map(_is_distributed, call.args)):
-            return (FInferDistributedStructInfo.of(op) or rule)(call, builder)
+            return (FInferDistributedStructInfo.of(op) or infer_distributed)(call, builder)
         return rule(call, builder)
     info = builder.function_struct_info(op) if isinstance(op, GlobalVar) else op.struct_info
     if not isinstance(info, FuncStructInfo):

@@ -15,6 +15,7 @@ from ...tir.stmt_functor import substitute
 from ..expr import Call, ShapeExpr
 from ..struct_info import (
     VOID,
+    DTensorStructInfo,
     ObjectStructInfo,
     PrimStructInfo,
     ShapeStructInfo,
@@ -23,7 +24,9 @@ from ..struct_info import (
     TupleStructInfo,
 )
 
-_CALLS = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad")
+_LOCAL = "relax.dist.call_tir_local_view"
+"""Passes a kernel the workers' parts of distributed tensors, where others pass the whole."""
+_CALLS = ("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad", _LOCAL)
 
 
 def check_kernel_arguments(call: Call, mod: IRModule, analyzer: Analyzer) -> str | None:
@@ -90,7 +93,15 @@ def _passed(call: Call) -> list[StructInfo] | str:
             if count < 0:
                 return f"the numbers that `{call.op.name}` passes must be a shape, found `{shape}`"
             numbers = [PrimStructInfo("int64")] * count
-    return [*inputs, *outputs, *numbers]
+    local = call.op.name == _LOCAL
+    return [_seen(info, local) for info in (*inputs, *outputs, *numbers)]
+
+
+def _seen(info: StructInfo, local: bool) -> StructInfo:
+    """What a kernel sees of a tensor."""
+    if not isinstance(info, DTensorStructInfo):
+        return info
+    return info.local if local else info.tensor_sinfo
 
 
 def _scalar(param: TirVar, info: StructInfo) -> str | None:

@@ -12,6 +12,7 @@ from ...ir.global_info import DeviceMesh
 from .. import struct_info
 from ..placement import Placement, PlacementSpec, PlacementSpecKind
 from ..struct_info import DTensorStructInfo
+from . import infer, transform
 
 __all__ = [
     "DTensorStructInfo",
@@ -21,7 +22,9 @@ __all__ = [
     "PlacementSpecKind",
     "device_mesh",
     "global_info",
+    "infer",
     "struct_info",
+    "transform",
 ]
 
 
