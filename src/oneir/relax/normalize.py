@@ -82,8 +82,9 @@ def infer_call(call: Call, builder: BlockBuilder) -> StructInfo:
 
 def _is_distributed(arg: Expr) -> bool:
     info = getattr(arg, "struct_info_", None)
-    fields = info.fields if isinstance(info, TupleStructInfo) else (info,)
-    return any(isinstance(field, DTensorStructInfo) for field in fields)
+    if isinstance(info, TupleStructInfo):
+        return any(isinstance(field, DTensorStructInfo) for field in info.fields)
+    return isinstance(info, DTensorStructInfo)
 
 
 def from_sinfo_args(call: Call) -> StructInfo:

@@ -11,6 +11,7 @@ from oneir.script import from_source
 from oneir.script import ir as I
 from oneir.script import relax as R
 from oneir.script import tir as T
+from oneir.testing import interpret
 
 
 def placements(module):
@@ -259,6 +260,13 @@ def test_passes_that_come_too_early_or_too_late():
     moved = from_source(Written.script().replace('"mesh[0]", "S[1]")', '"mesh[0]", "S[0]")'))
     with pytest.raises(InvalidValue, match=r'fits the placements `a` "S\[0\]", `b` "S\[0\]", `c` "R"'):
         transform.LowerGlobalViewToLocalView()(moved)
+
+
+def test_on_one_worker_placements_change_nothing():
+    random = np.random.default_rng(5)
+    x, w = (random.standard_normal(shape).astype("float32") for shape in ((4, 8), (8, 6)))
+    module = one_call(("mesh[0]", "S[0]"), ("mesh[0]", "R"))
+    np.testing.assert_allclose(interpret(module, x, w), x @ w, rtol=1e-5)
 
 
 def test_constants_are_cut_where_they_meet_parts():

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...ir import operators as ops
 from ...ir.expr import GlobalVar
 from ...ir.expr import Var as TirVar
 from ...ir.global_info import DeviceMesh
 from ...runtime.error import TypeMismatch
+from ...runtime.registry import get_global_func
 from ..expr import Call, Expr
 from ..operator_facts import FNormalize, NeedsWorkers
 from ..placement import Placement
@@ -44,6 +47,7 @@ def annotate_sharding(input: Expr, device_mesh: DeviceMesh, placement: Placement
 
 
 annotate_sharding.struct_info(same_as_input)
+annotate_sharding.reference(lambda input, device_mesh, placement: input)
 annotate_sharding.distributed_struct_info(lambda call, builder: call.args[0].struct_info)
 
 
@@ -57,6 +61,7 @@ def redistribute(input: Expr, device_mesh: DeviceMesh, placement: Placement | st
 
 
 redistribute.struct_info(same_as_input)
+redistribute.reference(lambda input, device_mesh, placement: input)
 
 
 @redistribute.distributed_struct_info
@@ -115,14 +120,21 @@ def _divided(call: Call, builder: BlockBuilder) -> StructInfo:
     return info.replace(placement=Placement.of_axes({0: axis}, info.device_mesh))
 
 
+@redistribute_replica_to_shard.reference
+def _part_of_array(input: np.ndarray, num_workers: int, axis: int) -> np.ndarray:
+    (worker,) = get_global_func("runtime.disco.worker_id")()
+    return np.split(input, num_workers, axis)[worker]
+
+
 @redistribute_replica_to_shard.legalize_as
 def _legalize_replica_to_shard(builder: BlockBuilder, call: Call) -> Expr:
     axis, part = divided(call, tensor_argument(call, 0), builder)
     worker = TirVar("worker_id", "int64")
-    number = builder.emit(call_pure_packed("runtime.disco.worker_id", sinfo_args=[ShapeStructInfo(ndim=1)]))
+    number = builder.emit(call_pure_packed("runtime.disco.worker_id", sinfo_args=[ShapeStructInfo()]))
     builder.match_cast(number, ShapeStructInfo([worker]))
     begin = ops.multiply(worker, part[axis])
     return strided_slice(call.args[0], [axis], [begin], [ops.add(begin, part[axis])], assume_inbound=True)
 
 
-NeedsWorkers.set(redistribute_replica_to_shard.op, True)
+for _placing in (annotate_sharding, redistribute, redistribute_replica_to_shard):
+    NeedsWorkers.set(_placing.op, True)  # constants, too, have places
