@@ -103,11 +103,11 @@ def test_what_was_drawn_meanwhile_is_not_drawn_again(draw):
         draw(*args)
 
     found = torch.empty(1000, dtype=torch.bool)
-    random_numbers._draw(interrupted, generator, found, 0.5)
+    random_numbers._draw(interrupted, generator, found.numpy(), 0.5)
     generator.manual_seed(1)
     torch.rand(700, generator=generator)
     again = torch.empty(1000, dtype=torch.bool)
-    random_numbers._draw(draw, generator, again, 0.5)
+    random_numbers._draw(draw, generator, again.numpy(), 0.5)
     assert calls == 2 and torch.equal(found, again)
 
 
