@@ -115,7 +115,7 @@ def _in_bfloat16(x: torch.Tensor) -> torch.Tensor:
         (lambda x: (x.sin() + 1, x.sum(0)), True),
         # Autocast is over when the function returns, so nothing has to switch it off.
         (_in_bfloat16, True),
-        (_written, False),
+        (_written, True),
         (lambda x: (x.view(-1), x + 1), False),
     ],
     ids=["new results", "autocast", "an argument is written", "a view of an argument"],
@@ -143,3 +143,67 @@ def test_a_program_that_stands_alone_is_not_used_for_gradients():
     run(x).sum().backward()
     (expected,) = torch.autograd.grad((x @ weight).sin().sum(), weight)
     assert_same(weight.grad, expected)
+
+
+def _exchanged(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    z = x.clone()
+    x.copy_(y)
+    y.copy_(z)
+    return x * 2
+
+
+def _turned(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.copy_(y.t())
+    return x + y
+
+
+def _copied(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x.copy_(y)
+    y.add_(1)
+    return y.sin()
+
+
+def _written_and_returned(x: torch.Tensor, y: torch.Tensor) -> Any:
+    x.mul_(y)
+    return x, x[0], y + x
+
+
+def _partly_written(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    x[1:].add_(y[1:])
+    return x.sum()
+
+
+@pytest.mark.parametrize("function", [_exchanged, _turned, _copied, _written_and_returned, _partly_written])
+@pytest.mark.parametrize("turned", [False, True], ids=["dense", "transposed"])
+def test_what_is_written_into_arguments(function, turned):
+    run = torch.compile(function, backend=dynamo.backend, options=STRICT)
+    for _ in range(2):
+        given = [torch.randn(3, 3).t() if turned else torch.randn(3, 3) for _ in range(2)]
+        own = [x.clone() for x in given]
+        versions = [x._version for x in given]
+        assert_same(run(*given), function(*own))
+        assert_same(given, own)
+        assert given[0]._version > versions[0]  # others see that it was written
+
+
+def test_a_parameter_that_is_written_without_gradients():
+    def function(weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            weight.mul_(2)
+            return x + weight
+
+    weights = [nn.Parameter(torch.ones(3)) for _ in range(2)]
+    x = torch.randn(3)
+    found = torch.compile(function, backend=dynamo.backend, options=STRICT)(weights[0], x)
+    assert_same(found, function(weights[1], x))
+    assert_same(weights[0].detach(), weights[1].detach())
+    assert weights[0].requires_grad and weights[0].is_leaf
+
+
+def test_what_pytorch_runs_whole_is_written_too(monkeypatch):
+    monkeypatch.setattr(dynamo, "program", lambda *_: 1 / 0)
+    x = torch.zeros(3)
+    with pytest.warns(RuntimeWarning, match="PyTorch runs the whole of a subgraph, since ZeroDivisionError"):
+        found = torch.compile(_written, backend=dynamo.backend)(x)
+    assert_same(found, torch.full((3,), 2.0))
+    assert_same(x, torch.ones(3))

@@ -95,6 +95,7 @@ def _compiled(
             inference_compiler=compiler,
             partition_fn=min_cut_rematerialization_partition,
             decompositions={**_unknown_operators(), **_random_operators(), **broken},
+            keep_inference_input_mutations=True,
         )
         run = compile_all(graph_module, example_inputs)
         if not compiler.wanted:
@@ -187,6 +188,9 @@ class _Compiler:
         return run
 
     def run(self, graph_module: Any, training: bool) -> Callable[[list[Any]], Any]:
+        pure, written = _without_writes(graph_module)
+        if written:
+            return _writing(self.run(pure, training), written)
         graph = graph_module.graph
         weights = [] if training else _kept_weights(graph, len(self.given))
         frozen = {i: self.given[i] for i in weights} if self.options.get("freeze") else {}
@@ -242,6 +246,37 @@ class _Compiler:
         on_cuda = self.device is not None and self.device.type == "cuda"
         target = self.options.get("target") or ("cuda" if on_cuda else llvm_target())
         return program(mod, importer.arguments, importer.results, self.device, target, self.pipeline)
+
+
+def _without_writes(graph_module: Any) -> tuple[Any, list[int]]:
+    """A graph that returns last what a graph writes, at its end, into placeholders; and the places of these."""
+    from torch.fx import Graph, GraphModule
+
+    graph, values = Graph(), {}
+    results = graph.graph_copy(graph_module.graph, values)
+    places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
+    writes = [n for n in graph.nodes if operators.is_in_place(n.target) and n.args[0] in places]
+    if not writes or any(operators.name_of(node.target)[0] != "copy_" or node.users for node in writes):
+        return graph_module, []
+    written, sources = zip(*(node.args[:2] for node in writes), strict=True)
+    for node in writes:
+        graph.erase_node(node)
+    graph.output((*results, *sources))
+    return GraphModule(graph_module, graph), [places[node] for node in written]
+
+
+def _writing(run: Callable[[list[Any]], Any], places: Sequence[int]) -> Callable[[list[Any]], Any]:
+    """A function whose last results are written into the arguments at these places instead of being returned."""
+    count = len(places)
+
+    def call(args: list[Any]) -> Any:
+        targets = [args[i] for i in places]
+        results = run(args)
+        for target, value in zip(targets, results[-count:], strict=True):
+            (target.detach() if target.requires_grad else target).copy_(value)
+        return results[:-count]
+
+    return call
 
 
 def _kept_weights(graph: Any, count: int) -> list[int]:
