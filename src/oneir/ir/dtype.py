@@ -42,14 +42,16 @@ class DataType(DTypeName):
     bits: width of one lane in bits; 1 for bool, 64 for handles, 0 for void.
     lanes: number of lanes; for a scalable vector the multiple of vscale.
     scalable: whether `lanes` counts multiples of vscale.
+    is_custom: whether it is registered with `oneir.target.datatype`, so that nothing is known but its width.
     """
 
-    __slots__ = ("bits", "code", "element", "is_float", "is_int", "is_scalar", "lanes", "scalable")
+    __slots__ = ("bits", "code", "element", "is_custom", "is_float", "is_int", "is_scalar", "lanes", "scalable")
 
     code: str
     bits: int
     lanes: int
     scalable: bool
+    is_custom: bool
     is_float: bool
     is_int: bool
     is_scalar: bool
@@ -75,11 +77,6 @@ class DataType(DTypeName):
     @property
     def is_bool(self) -> bool:
         return self.code == "bool"
-
-    @property
-    def is_custom(self) -> bool:
-        """Whether it is a dtype registered with `oneir.target.datatype`, of which nothing is known but its width."""
-        return self.code.startswith("custom")
 
     @property
     def is_handle(self) -> bool:
@@ -169,6 +166,7 @@ def _parse(name: Any) -> DataType:
         return DataType("bool").with_lanes(lanes, scalable)
     self = str.__new__(DataType, name)
     self.code, self.bits, self.lanes, self.scalable = code, bits, lanes, scalable
+    self.is_custom = code.startswith("custom")
     self.is_float = code.startswith(("float", "bfloat", "custom"))
     self.is_int = code in ("int", "uint")
     self.is_scalar = lanes == 1 and not scalable
