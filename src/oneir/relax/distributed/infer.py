@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from ...tir.division import divisions
 from ..block_builder import BlockBuilder
 from ..expr import Call
 from ..normalize import infer_call, infer_distributed
 from ..op.inference import fail
 from ..placement import Placement
 from ..struct_info import DTensorStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from .kernel import divided_params, kernel_of, leaves, mesh_of, stand_in, whole_of, with_leaves
+from .kernel import Kernels, divided_params, leaves, mesh_of, stand_in, whole_of, with_leaves
 
 
 @infer_distributed.provide
@@ -17,12 +16,13 @@ def _infer(call: Call, builder: BlockBuilder) -> StructInfo:
     tensors = leaves(call)
     alone = with_leaves(call, {path: stand_in(leaf) for path, leaf in tensors.items()})
     whole = infer_call(Call(call.op, alone.args, call.attrs, [whole_of(i) for i in call.sinfo_args]), builder)
-    mesh, kernel = mesh_of(call), kernel_of(call, builder.mod)
+    kernels = Kernels(builder.mod)
+    mesh, kernel = mesh_of(call), kernels.of(call)
     assert mesh is not None
     places: list[dict[int, int]] = []
     for dim, parts in enumerate(mesh.shape if kernel is not None else ()):
         assert kernel is not None
-        for way in divisions(kernel.func, parts):
+        for way in kernels.divisions(kernel.func, parts):
             axes = divided_params(kernel.func, way)
             inputs = [(axes[p], tensors[path].struct_info) for p, path in kernel.inputs().items() if p in axes]
             given = [isinstance(i, DTensorStructInfo) and i.placement.axes.get(dim) == axis for axis, i in inputs]

@@ -14,7 +14,7 @@ from ...ir.expr import Var as TirVar
 from ...ir.global_info import DeviceMesh
 from ...ir.module import IRModule
 from ...ir.op import Op
-from ...tir.division import Division
+from ...tir.division import Division, divisions
 from ...tir.function import PrimFunc
 from ..block_builder import BlockBuilder
 from ..expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
@@ -77,27 +77,42 @@ def outputs_of(info: StructInfo) -> list[StructInfo]:
     return list(info.fields) if isinstance(info, TupleStructInfo) else [info]
 
 
-def kernel_of(call: Call, mod: IRModule) -> Kernel | None:
-    """The kernel that a call runs, or would run once it is legalized; None if it is not one kernel."""
-    if call.op is call_tir.op:
-        return _of_call_tir(call, mod, {id(leaf): path for path, leaf in leaves(call).items()})
-    rule = FLegalize.of(call.op) if isinstance(call.op, Op) else None
-    if rule is None or FInferDistributedStructInfo.of(call.op) is not None:
-        return None
-    values = {path: stand_in(leaf) for path, leaf in leaves(call).items()}
-    builder = BlockBuilder()
-    builder.begin_scope()
-    builder.begin_dataflow_block()
-    alone = Call(call.op, with_leaves(call, values).args, call.attrs, [whole_of(i) for i in call.sinfo_args])
-    alone = builder.normalize(alone)
-    assert isinstance(alone, Call)
-    tensors = [info for info in (getattr(v, "struct_info_", None) for v in values.values()) if info is not None]
-    legal = rule(builder, alone) if all(map(is_shape_known, [*tensors, alone.struct_info])) else alone
-    blocks = builder.end_blocks()
-    builder.end_scope()
-    if blocks or not isinstance(legal, Call) or legal.op is not call_tir.op:
-        return None
-    return _of_call_tir(legal, builder.get(), {id(value): path for path, value in values.items()})
+class Kernels:
+    """The kernels of calls of a module, each made and looked into once."""
+
+    def __init__(self, mod: IRModule):
+        self.mod = mod
+        self.builder = BlockBuilder()
+        self.known: dict[tuple[int, int], tuple[PrimFunc, list[Division]]] = {}
+
+    def divisions(self, func: PrimFunc, parts: int) -> list[Division]:
+        """The ways to divide a kernel."""
+        found = self.known.get((id(func), parts))
+        if found is None:
+            # The function is kept, so that its id stays its own.
+            found = self.known[id(func), parts] = func, divisions(func, parts)
+        return found[1]
+
+    def of(self, call: Call) -> Kernel | None:
+        """The kernel that a call runs, or would run once it is legalized; None if it is not one kernel."""
+        if call.op is call_tir.op:
+            return _of_call_tir(call, self.mod, {id(leaf): path for path, leaf in leaves(call).items()})
+        rule = FLegalize.of(call.op) if isinstance(call.op, Op) else None
+        if rule is None or FInferDistributedStructInfo.of(call.op) is not None:
+            return None
+        values, builder = {path: stand_in(leaf) for path, leaf in leaves(call).items()}, self.builder
+        builder.begin_scope()
+        builder.begin_dataflow_block()
+        alone = Call(call.op, with_leaves(call, values).args, call.attrs, [whole_of(i) for i in call.sinfo_args])
+        alone = builder.normalize(alone)
+        assert isinstance(alone, Call)
+        tensors = [info for info in (getattr(v, "struct_info_", None) for v in values.values()) if info is not None]
+        legal = rule(builder, alone) if all(map(is_shape_known, [*tensors, alone.struct_info])) else alone
+        blocks = builder.end_blocks()
+        builder.end_scope()
+        if blocks or not isinstance(legal, Call) or legal.op is not call_tir.op:
+            return None
+        return _of_call_tir(legal, builder.mod, {id(value): path for path, value in values.items()})
 
 
 def stand_in(leaf: Expr) -> Expr:
@@ -137,7 +152,7 @@ def divided_params(func: PrimFunc, division: Division) -> dict[TirVar, int]:
 
 
 def asked_for(
-    call: Call, kernel: Kernel, func: PrimFunc, ways: list[Division], dim: int, placed: Mapping[TirVar, Placement]
+    call: Call, func: PrimFunc, ways: list[Division], dim: int, placed: Mapping[TirVar, Placement]
 ) -> Division | None:
     """The division that placements along a dimension of a mesh ask for; None if all is computed by all.
 

@@ -10,7 +10,6 @@ from ....ir.global_info import DeviceMesh
 from ....ir.module import IRModule
 from ....ir.transform import ModulePass, PassContext
 from ....runtime.error import InvalidValue
-from ....tir.division import divisions
 from ...analysis.variables import free_vars
 from ...expr import (
     Binding,
@@ -34,7 +33,7 @@ from ...op.ccl import broadcast_from_worker0, scatter_from_worker0
 from ...op.distributed import call_tir_local_view, redistribute
 from ...op.inference import fail
 from ...struct_info import DTensorStructInfo, StructInfo, TupleStructInfo, is_base_of
-from ..kernel import asked_for, kernel_of, leaves, outputs_of, whole_of
+from ..kernel import Kernels, asked_for, leaves, outputs_of, whole_of
 
 
 class LowerDistIR(ModulePass):
@@ -59,6 +58,10 @@ def _is_distributed(info: StructInfo | None) -> bool:
 
 
 class _Sharder(PyExprMutator):
+    def __init__(self, mod: IRModule):
+        super().__init__(mod)
+        self.kernels = Kernels(mod)
+
     def visit_struct_info(self, info: StructInfo) -> StructInfo:
         return super().visit_struct_info(_local(info))
 
@@ -123,7 +126,7 @@ class _Sharder(PyExprMutator):
 
     def check(self, op: Call, new: Expr) -> None:
         """An operator that is left gives, of parts, the parts of what it gives of the whole."""
-        kernel = kernel_of(op, self.builder_.get())
+        kernel = self.kernels.of(op)
         if kernel is not None:
             tensors = leaves(op)
             infos = {param: tensors[path].struct_info for param, path in kernel.inputs().items()}
@@ -131,7 +134,7 @@ class _Sharder(PyExprMutator):
             placed = {param: i.placement for param, i in infos.items() if isinstance(i, DTensorStructInfo)}
             mesh = next(i.device_mesh for i in infos.values() if isinstance(i, DTensorStructInfo))
             for dim, parts in enumerate(mesh.shape):
-                way = asked_for(op, kernel, kernel.func, divisions(kernel.func, parts), dim, placed)
+                way = asked_for(op, kernel.func, self.kernels.divisions(kernel.func, parts), dim, placed)
                 if way is not None and way.combine is not None:
                     raise fail(op, "each worker has a partial result; run LowerGlobalViewToLocalView first")
         if not is_base_of(_local(op.struct_info), new.struct_info):

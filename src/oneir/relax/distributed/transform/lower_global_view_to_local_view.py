@@ -17,7 +17,7 @@ from ....ir.expr import Var as TirVar
 from ....ir.global_info import DeviceMesh
 from ....ir.module import IRModule
 from ....ir.transform import ModulePass, PassContext
-from ....tir.division import divide, divisions
+from ....tir.division import divide
 from ....tir.stmt_functor import renew_defs
 from ...expr import Call, Expr, Tuple, VarBinding
 from ...expr_functor import PyExprMutator
@@ -26,7 +26,7 @@ from ...op.distributed import call_tir_local_view
 from ...op.inference import fail
 from ...placement import Placement
 from ...struct_info import DTensorStructInfo, StructInfo
-from ..kernel import Kernel, asked_for, kernel_of, leaves, mesh_of, outputs_of
+from ..kernel import Kernel, Kernels, asked_for, leaves, mesh_of, outputs_of
 
 
 class LowerGlobalViewToLocalView(ModulePass):
@@ -40,6 +40,10 @@ class LowerGlobalViewToLocalView(ModulePass):
 
 
 class _Lowerer(PyExprMutator):
+    def __init__(self, mod: IRModule):
+        super().__init__(mod)
+        self.kernels = Kernels(mod)
+
     def visit_var_binding_(self, binding: VarBinding) -> None:
         call = binding.value
         outputs = outputs_of(binding.var.struct_info)
@@ -48,7 +52,7 @@ class _Lowerer(PyExprMutator):
             super().visit_var_binding_(binding)
             return
         new = self.visit_expr(call)
-        kernel = kernel_of(new, self.builder_.get()) if isinstance(new, Call) else None
+        kernel = self.kernels.of(new) if isinstance(new, Call) else None
         if kernel is None:
             self.reemit_binding(binding, new)
             return
@@ -60,7 +64,7 @@ class _Lowerer(PyExprMutator):
         tensors, func, combine = leaves(call), kernel.func, None
         placed = self.placements(kernel, tensors, outputs_of(info))
         for dim, parts in enumerate(mesh.shape):
-            way = asked_for(call, kernel, func, divisions(func, parts), dim, placed)
+            way = asked_for(call, func, self.kernels.divisions(func, parts), dim, placed)
             if way is None:
                 continue
             if way.combine is not None:

@@ -21,7 +21,7 @@ from ....ir.op import Op
 from ....ir.structural import structural_equal
 from ....ir.transform import ModulePass, PassContext
 from ....runtime.error import InvalidValue
-from ....tir.division import Division, divisions
+from ....tir.division import Division
 from ...analysis.struct_info import callee_name
 from ...expr import (
     Binding,
@@ -43,7 +43,7 @@ from ...op.distributed import annotate_sharding, redistribute
 from ...op.inference import fail
 from ...placement import Placement
 from ...struct_info import DTensorStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
-from ..kernel import Kernel, Path, divided_params, kernel_of, leaves, outputs_of, with_leaves
+from ..kernel import Kernel, Kernels, Path, divided_params, leaves, outputs_of, with_leaves
 
 Tensor = tuple[Var, int]
 """A tensor that a variable stands for, or the field of that number of its tuple."""
@@ -87,7 +87,7 @@ class _Plan:
     """Which axes are divided together, and which of them are."""
 
     def __init__(self, mesh: DeviceMesh, mod: IRModule):
-        self.mesh, self.mod = mesh, mod
+        self.mesh, self.all_kernels = mesh, Kernels(mod)
         dims = range(len(mesh.shape))
         self.parent: list[dict[Axis, Axis]] = [{} for _ in dims]
         self.sources: list[list[Axis]] = [[] for _ in dims]
@@ -161,14 +161,14 @@ class _Plan:
             raise InvalidValue(
                 f"PropagateSharding: only operators and kernels are divided among workers; inline the function `{name}`"
             )
-        kernel = self.kernels[var] = kernel_of(call, self.mod)
+        kernel = self.kernels[var] = self.all_kernels.of(call)
         tensors = {path: tensor_of(leaf) for path, leaf in leaves(call).items()}
         self.ways[var] = []
         for dim, parts in enumerate(self.mesh.shape if kernel is not None else ()):
             assert kernel is not None
             found: list[tuple[Division, list[Axis]]] = []
             inputs = {param: tensors[path] for param, path in kernel.inputs().items()}
-            for way in divisions(kernel.func, parts):
+            for way in self.all_kernels.divisions(kernel.func, parts):
                 axes: list[Axis] = []
                 for param, axis in divided_params(kernel.func, way).items():
                     if param in kernel.outputs:
