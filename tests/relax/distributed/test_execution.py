@@ -20,11 +20,10 @@ LOWER = transform.Sequential(
 )
 
 
-def computed(module, workers, inputs, tmp_path, session_type=disco.ThreadedSession):
-    """What worker 0 has of the result when workers run a program on worker 0's inputs."""
-    lowered = LOWER(module)
+def computed(module, workers, inputs, shape, tmp_path, session_type=disco.ThreadedSession, lower=LOWER):
+    """What worker 0 has of the result, of a shape, when workers run a program on worker 0's inputs."""
+    lowered = lower(module)
     assert relax.analysis.well_formed(lowered)
-    shape = [int(e) for e in lowered["main"].ret_struct_info.shape]
     path = str(tmp_path / "program.so")
     relax.build(lowered, "llvm").export_library(path)
     with session_type(num_workers=workers) as session:
@@ -75,7 +74,7 @@ def mlp(workers):
 def test_an_mlp(workers, session, tmp_path):
     x, up, bias, down = inputs = normal((6, 8), (8, 16), (16,), (16, 8))
     expected = softmax(x + np.maximum(x @ up + bias, 0) @ down)
-    np.testing.assert_allclose(computed(mlp(workers), workers, inputs, tmp_path, session), expected, rtol=1e-5)
+    np.testing.assert_allclose(computed(mlp(workers), workers, inputs, (6, 8), tmp_path, session), expected, rtol=1e-5)
 
 
 def attention(workers):
@@ -112,7 +111,7 @@ def test_attention(workers, session, tmp_path):
     q, k, v = ((x @ w).reshape(2, 6, 4, 4).transpose(0, 2, 1, 3) for w in (wq, wk, wv))
     heads = softmax(q @ k.transpose(0, 1, 3, 2) * 0.5) @ v
     expected = heads.transpose(0, 2, 1, 3).reshape(2, 6, 16) @ wo
-    found = computed(attention(workers), workers, inputs, tmp_path, session)
+    found = computed(attention(workers), workers, inputs, (2, 6, 16), tmp_path, session)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -149,7 +148,7 @@ class Moved:
 def test_tensors_that_change_their_place(session, tmp_path):
     (x,) = normal((4, 6, 8))
     expected = softmax(np.exp(x)).sum(0, keepdims=True) * np.arange(48, dtype="float32").reshape(6, 8)
-    np.testing.assert_allclose(computed(Moved, 2, [x], tmp_path, session), expected, rtol=1e-5)
+    np.testing.assert_allclose(computed(Moved, 2, [x], (1, 6, 8), tmp_path, session), expected, rtol=1e-5)
 
 
 def test_a_row_is_gathered_for_what_needs_all_of_it():
@@ -167,15 +166,56 @@ def test_the_order_of_cutting_and_moving_does_not_matter(tmp_path):
         distributed.LegalizeRedistribute(),
         distributed.LowerDistIR(),
     ]
-    lowered = transform.Sequential(passes)(Moved)
-    assert relax.analysis.well_formed(lowered)
     (x,) = normal((4, 6, 8))
-    path = str(tmp_path / "program.so")
-    relax.build(lowered, "llvm").export_library(path)
-    with disco.ThreadedSession(num_workers=2) as session:
-        session.init_ccl("cpu")
-        given, result = session.empty(x.shape, "float32"), np.empty((1, 6, 8), "float32")
-        session.copy_to_worker_0(x, given)
-        session.copy_from_worker_0(result, session.load_vm_module(path)["main"](given))
+    result = computed(Moved, 2, [x], (1, 6, 8), tmp_path, lower=transform.Sequential(passes))
     expected = softmax(np.exp(x)).sum(0, keepdims=True) * np.arange(48, dtype="float32").reshape(6, 8)
     np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+def test_several_results_and_symbolic_extents(tmp_path):
+    """Rows of an unknown number are not divided; both halves of columns are, where whole columns stay together."""
+
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @R.function
+        def main(
+            x: R.Tensor(("n", 8), "float32"), gate: R.Tensor((2, 8, 12), "float32"), down: R.Tensor((12, 8), "float32")
+        ):
+            with R.dataflow():
+                columns = R.dist.annotate_sharding(gate, "mesh[0]", "S[2]")
+                parts = R.split(columns, 2, axis=0)
+                up = R.matmul(x, R.squeeze(parts[0], [0]))
+                weight = R.sigmoid(R.matmul(x, R.squeeze(parts[1], [0])))
+                y = R.matmul(R.multiply(up, weight), down)
+                R.output(y)
+            return y
+
+    placed = distributed.PropagateSharding()(Module)
+    assert [str(p.struct_info.placement) for p in placed["main"].params] == ["R", "S[2]", "S[0]"]
+    x, gate, down = inputs = normal((5, 8), (2, 8, 12), (12, 8))
+    result = computed(Module, 2, inputs, (5, 8), tmp_path)
+    expected = (x @ gate[0] / (1 + np.exp(-(x @ gate[1])))) @ down
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_fields_of_tuples_are_handed_out():
+    @I.ir_module
+    class Module:
+        I.module_global_infos({"mesh": [R.device_mesh((2,), I.Range(0, 2))]})
+
+        @R.function
+        def main(weights: R.Tuple(R.Tensor((4, 8), "float32"), R.Tensor((8, 4), "float32"))):
+            with R.dataflow():
+                a = R.dist.annotate_sharding(weights[0], "mesh[0]", "S[1]")
+                y = R.matmul(a, weights[1])
+                R.output(y)
+            return y
+
+    lowered = LOWER(Module)
+    assert relax.analysis.well_formed(lowered)
+    text = lowered.script()
+    assert 'weights: R.Tuple(R.Tensor((4, 8), dtype="float32"), R.Tensor((8, 4), dtype="float32"))' in text
+    assert "num_workers=2, axis=1" in text and "num_workers=2, axis=0" in text
+    assert text.count("R.ccl.allreduce") == 1
