@@ -71,7 +71,13 @@ class _Save:
             if not ready:
                 stack.append((node, True))
                 for field in reversed(fields):
-                    stack += [(child, False) for child in _nodes_of(getattr(node, field.name, None))]
+                    child = getattr(node, field.name, None)
+                    if child.__class__ in _WITHOUT_NODES:
+                        continue
+                    if not isinstance(child, Node):
+                        stack += [(found, False) for found in _nodes_of(child)]
+                    elif id(child) not in self.indices:
+                        stack.append((child, False))
                 continue
             self.indices[id(node)] = len(self.nodes)
             if isinstance(node, Op):
@@ -84,7 +90,11 @@ class _Save:
         out: dict[str, Any] = {}
         for field in fields:
             value = getattr(node, field.name, None)
-            if value is not field.default:
+            if value is field.default:
+                continue
+            if isinstance(value, Node):  # most are: no text of where it stands is made for them
+                out[field.name] = {"node": self.indices[id(value)]}
+            else:
                 out[field.name] = self.value(value, f"{node.type_key}.{field.name}")
         return out
 
@@ -119,10 +129,16 @@ class _Save:
         )
 
 
+_WITHOUT_NODES = frozenset({type(None), bool, int, float, str, DataType})
+"""Common classes of what holds no node."""
+
+
 def _nodes_of(value: Any) -> list[Node]:
     """The nodes in a value, those inside of containers too."""
     if isinstance(value, Node):
         return [value]
+    if value.__class__ in _WITHOUT_NODES:
+        return []
     if is_sequence(value):
         return [node for item in value for node in _nodes_of(item)]
     if is_mapping(value):
