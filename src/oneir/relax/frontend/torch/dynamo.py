@@ -6,11 +6,12 @@
 
 Forward and backward passes are those that AOTAutograd makes of a subgraph; both are compiled. Arguments and weights are
 read where they are; nothing is copied but tensors with gaps. Extents that vary from call to call (`dynamic=True`, or
-what PyTorch found to vary) are symbolic. What a model writes into its buffers and arguments is written by PyTorch when
-the program has run. Results have the dimensions in the order in memory that PyTorch gives them.
+what PyTorch found to vary) are symbolic. What a model writes into its buffers and arguments is written when the program
+has run. Results have the dimensions in the order in memory that PyTorch gives them.
 
-PyTorch draws random numbers, so that dropout gives what it gives without `torch.compile`. It also runs, with a warning
-that names them, the operators that cannot be imported, or the whole subgraph where that does not help. Options:
+Random numbers are those of PyTorch's generator, so that dropout gives what it gives without `torch.compile`. PyTorch
+runs, with a warning that names them, the operators that cannot be imported, or the whole subgraph where that does not
+help. Options:
 
     fallback    False: what cannot be compiled is an error
     freeze      True: weights are constants of programs without gradients, and changes of them are not seen
@@ -299,8 +300,8 @@ def _of_arguments(run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
 def _stands_alone(graph: Any, inputs: Sequence[Any]) -> bool:
     """Whether calling the graph of a subgraph without gradients is all that AOTAutograd does when the subgraph runs.
 
-    It also writes what the subgraph changes, makes views of results, wraps subclasses of tensors, and switches autocast
-    off. Asking whether there is something to do takes it two microseconds a call.
+    It also writes what it has taken out of the graph, makes views of results, wraps subclasses of tensors, and switches
+    autocast off. Asking whether there is something to do takes it two microseconds a call.
     """
     import torch
     from torch._guards import TracingContext
