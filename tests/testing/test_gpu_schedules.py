@@ -72,8 +72,8 @@ def random(*shape, seed=0):
 
 
 @T.prim_func
-def matmul(A: T.Buffer((19, 11), "float32"), B: T.Buffer((11, 21), "float32"), C: T.Buffer((19, 21), "float32")):
-    for i, j, k in T.grid(19, 21, 11):
+def matmul(A: T.Buffer((11, 7), "float32"), B: T.Buffer((7, 13), "float32"), C: T.Buffer((11, 13), "float32")):
+    for i, j, k in T.grid(11, 13, 7):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             with T.init():
@@ -124,14 +124,14 @@ def tiled(func, scope="shared", vthreads=1):
 
 @pytest.mark.parametrize("scope", ["shared", "shared.dyn"])
 def test_tiles_of_a_product_are_fetched_by_all_threads(scope):
-    a, b = random(19, 11), random(11, 21, seed=1)
+    a, b = random(11, 7), random(7, 13, seed=1)
     mod = lowered(tiled(matmul, scope), [a, b], a @ b)
     # Before the tiles are used, and before the next ones are fetched.
     assert barriers(mod) == 2
 
 
 def test_virtual_threads_share_the_tiles():
-    a, b = random(19, 11), random(11, 21, seed=1)
+    a, b = random(11, 7), random(7, 13, seed=1)
     mod = lowered(tiled(matmul, vthreads=2), [a, b], a @ b)
     assert "vthread" not in mod.script()
     assert barriers(mod) == 2

@@ -7,6 +7,7 @@ from pass_checks import apply, check, same_numbers
 
 from oneir.ir.expr import Call
 from oneir.ir.op import Op, register_intrin_lowering
+from oneir.ir.structural import assert_structural_equal
 from oneir.runtime.error import InvalidValue
 from oneir.script import tir as T
 from oneir.target import Target
@@ -62,6 +63,42 @@ def test_other_divisions_truncate_where_nothing_is_negative():
             B[i] = A[T.truncdiv(i, 3)] // 3 + T.truncmod(i + 2, 5)
 
     check(LowerIntrin(), for_llvm(before), for_llvm(expected))
+
+
+def test_what_is_known_holds_in_its_own_branch_and_no_longer():
+    @T.prim_func
+    def before(n: T.int32, m: T.int32, A: T.Buffer((8,), "int32")):
+        if n >= 0:
+            A[0] = n // 3
+        if m >= 0:
+            A[1] = n
+        A[2] = n // 3 + m // 3
+        assert m >= 0, "m is negative"
+        A[3] = n // 5
+        if n >= 0:
+            if m > 1:
+                A[4] = n
+            for i in range(8):
+                A[i] = (n + m) // 7 + i % 3
+        A[5] = m // 9
+
+    @T.prim_func
+    def expected(n: T.int32, m: T.int32, A: T.Buffer((8,), "int32")):
+        if n >= 0:
+            A[0] = T.truncdiv(n, 3)
+        if m >= 0:
+            A[1] = n
+        A[2] = n // 3 + m // 3
+        assert m >= 0, "m is negative"
+        A[3] = n // 5
+        if n >= 0:
+            if m > 1:
+                A[4] = n
+            for i in range(8):
+                A[i] = T.truncdiv(n + m, 7) + T.truncmod(i, 3)
+        A[5] = T.truncdiv(m, 9)
+
+    assert_structural_equal(apply(LowerIntrin(), for_llvm(before)).body, expected.body, map_free_vars=True)
 
 
 def test_vector_indices_divide_like_scalars():

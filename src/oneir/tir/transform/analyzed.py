@@ -9,6 +9,7 @@ class Rewrite(AnalyzedMapper):
 from __future__ import annotations
 
 import functools
+from contextlib import AbstractContextManager
 from typing import Any
 
 from ...arith import Analyzer, ConstIntBound
@@ -126,8 +127,12 @@ class AnalyzedMapper(Mapper):
         known = [part for part in conjuncts(condition) if not (isinstance(node, Stmt) and reads(part))]
         if not known:
             return self.visit(node)
-        with self.analyzer.constraint_scope(functools.reduce(ops.logical_and, known)):
+        with self.holding(functools.reduce(ops.logical_and, known)):
             return self.visit(node)
+
+    def holding(self, condition: PrimExpr) -> AbstractContextManager[None]:
+        """A context in which the analyzer knows that a condition holds."""
+        return self.analyzer.constraint_scope(condition)
 
     def bind(self, var: Var, value: Any) -> None:
         """Makes a variable's range or value known; a variable that was bound before, in another branch, is bound anew.

@@ -6,11 +6,13 @@ The lowering rule of a call is a fact of its operator, registered for the target
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import Broadcast, Call, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Ramp
+from ...ir.expr import Broadcast, Call, Div, FloorDiv, FloorMod, IntImm, Mod, PrimExpr, Ramp, Var
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
@@ -38,9 +40,35 @@ class LowerIntrin(PrimFuncPass):
 
 
 class _Lower(AnalyzedMapper):
+    """Tells the analyzer what is known only when a division asks: the checks of arguments are many, divisions few."""
+
     def __init__(self, target_kind: str):
         super().__init__()
         self.keys = (f"{target_kind}.FLowerIntrinsic", "default.FLowerIntrinsic")
+        self.untold: list[Callable[[], None]] = []
+
+    @contextmanager
+    def holding(self, condition: PrimExpr) -> Generator[None]:
+        scope = super().holding(condition)
+        place, enter = len(self.untold), scope.__enter__
+        self.untold.append(enter)
+        try:
+            yield
+        finally:
+            if place < len(self.untold) and self.untold[place] is enter:
+                del self.untold[place]
+            else:
+                scope.__exit__(None, None, None)
+
+    def bind(self, var: Var, value: Any) -> None:
+        if var.dtype.is_index:
+            self.untold.append(functools.partial(super().bind, var, value))
+
+    def tell(self) -> None:
+        """Tells the analyzer, in the order in which it was found, what it does not know yet."""
+        untold, self.untold = self.untold, []
+        for learn in untold:
+            learn()
 
     def rule_of(self, call: Call) -> Callable[[Call], PrimExpr] | None:
         if isinstance(call.op, Op):
@@ -80,6 +108,7 @@ class _Lower(AnalyzedMapper):
             return self.non_negative(x.base) and self.non_negative(x.stride)
         if isinstance(x, Broadcast):
             return self.non_negative(x.value)
+        self.tell()
         return self.analyzer.const_int_bound(x).min_value >= 0
 
 
