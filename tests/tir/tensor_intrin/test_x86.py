@@ -20,6 +20,8 @@ from oneir.tir.tensor_intrin.x86 import (
     get_group_dot_intrin,
     get_pair_dot_intrin,
     get_pair_sum_intrin,
+    get_split_intrin,
+    get_word_dot_intrin,
 )
 
 NEEDED = {"vnni": ["avx512vnni", "avx512vl"], "avx_vnni": ["avxvnni"], "avx512": ["avx512bw"], "avx2": ["avx2"]}
@@ -96,6 +98,29 @@ def test_sums_of_pairs() -> None:
     np.testing.assert_array_equal(tensors[1].numpy(), by_hand)
 
 
+def test_products_of_words() -> None:
+    target, rng = skip_without("avx2"), np.random.default_rng(5)
+    a = rng.integers(-32767, 32768, 2).astype("int16")
+    b = rng.integers(-32767, 32768, 16).astype("int16")
+    b[:2] = np.sign(a) * 32767
+    c = rng.integers(-1000, 0, 8).astype("int32")
+    by_hand = c + (b.reshape(8, 2).astype("int32") * a).sum(-1, dtype="int32")
+    check(get_word_dot_intrin(), [a, b, c], by_hand, target)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_bytes_at_even_and_at_odd_places(dtype: str) -> None:
+    target, rng = skip_without("avx2"), np.random.default_rng(5)
+    a = rng.integers(-128, 128, 32).astype("int8").view(dtype)
+    a[:4] = np.array([-128, 127, -1, 0], "int8").view(dtype)
+    described, implemented = get_split_intrin(dtype)
+    tensors, found = [oneir.nd.array(x) for x in (a, np.zeros((2, 16), "int16"))], np.zeros((2, 16), "int16")
+    oneir.build(implemented.with_attr("global_symbol", "f"), target)["f"](*tensors)
+    interpret(described, a, found)
+    for result in (found, tensors[1].numpy()):
+        np.testing.assert_array_equal(result, a.reshape(16, 2).T.astype("int16"))
+
+
 @pytest.mark.parametrize("extreme", [(255, -128), (255, 127), None])
 @pytest.mark.parametrize("instructions", NEEDED)
 def test_four_bytes_are_multiplied_exactly(instructions: str, extreme: tuple[int, int] | None) -> None:
@@ -138,6 +163,9 @@ def test_names_are_registered() -> None:
         "dot_8x4_bytes_avx2",
         "dot_8x2x2_pairs_avx2",
         "sum_8x2_pairs_avx2",
+        "dot_8x2_words_avx2",
+        "split_int8x32_avx2",
+        "split_uint8x32_avx2",
         "dot_16x2_bfloat16",
         "dot_16x2_bfloat16_pairs",
     ):

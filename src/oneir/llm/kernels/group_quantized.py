@@ -116,10 +116,12 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
     values, scales and sums, the arrays of the weight, and the result (m, n) float32.
 
     With `in_pairs`, the products of a group of 32 with digits of 4 bits are added up in two halves of 16 bits first,
-    which hold them all: those at the first two and those at the last two of each four neighbours.
+    which hold them all: those at the first two and those at the last two of each four neighbours. Digits of 8 bits and
+    their rows become integers of 16 bits, those at even and those at odd places of each four neighbours together.
     """
-    if in_pairs and (form.bits > 4 or form.group < GROUP):
+    if in_pairs and form.bits == 4 and form.group < GROUP:
         return product(form, n, k)
+    in_halves, in_words = (in_pairs and form.bits == bits for bits in (4, 8))
     kinds = form.parameters(n, k)
     panels, groups, vectors, lanes, four = (ST.int64(x) for x in (n // PANEL, k // form.group, VECTORS, LANES, 4))
     quads, two = ST.int64(form.group // 4), ST.int64(2)
@@ -139,17 +141,27 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
         D = matched(handles["scales"], "D", (m, ST.int64(k // GROUP)), "float32")
         S = matched(handles["sums"], "S", (m, groups), "int32")
         Y = matched(result, "Y", (m, panels * vectors * lanes), "float32")
-        digits = builder.name("digits", T.alloc_buffer((panels, groups, vectors, quads, lanes * four), "uint8"))
         dots = builder.name("dots", T.alloc_buffer((m, panels, groups, vectors, lanes), "int32"))
-        with T.grid(panels, groups, vectors, quads, lanes * four) as loops, T.block("unpack"):
-            p, g, v, q, b = T.axis.remap("SSSSS", list(loops))
+        if in_words:
+            shape = (m, ST.int64(k // GROUP), two, ST.int64(GROUP // 2))
+            words = builder.name("words", T.alloc_buffer(shape, "int16"))
+            with T.grid(*shape) as loops, T.block("widen"):
+                r, g, h, i = T.axis.remap("SSSS", list(loops))
+                T.buffer_store(words, T.Cast("int16", X[r, g, i * two + h]), [r, g, h, i])
+        inner = (quads, two, lanes * two) if in_words else (quads, lanes * four)
+        shape = (panels, groups, vectors, *inner)
+        digits = builder.name("digits", T.alloc_buffer(shape, "int16" if in_words else "uint8"))
+        with T.grid(*shape) as loops, T.block("unpack"):
+            p, g, v, q, *place = T.axis.remap("S" * len(shape), list(loops))
             at = g % parts_of_group * quads + q if parts_of_group > 1 else q
+            b = place[1] * two + place[0] if in_words else place[0]
             bytes_, block = parts["weight"], g // parts_of_group
             if form.bits == 4:
                 packed = T.shift_right(bytes_[p, block, at % 4, v, b], T.Cast("uint8", at // 4 * 4))
-                T.buffer_store(digits, T.bitwise_and(packed, T.uint8(15)), [p, g, v, q, b])
+                digit = T.bitwise_and(packed, T.uint8(15))
             else:
-                T.buffer_store(digits, bytes_[p, block, at, v, b], [p, g, v, q, b])
+                digit = bytes_[p, block, at, v, b]
+            T.buffer_store(digits, T.Cast("int16", digit) if in_words else digit, [p, g, v, q, *place])
         if form.zero:
             starts = builder.name("starts", T.alloc_buffer((m, groups), "int32"))
             with T.grid(m, groups) as loops, T.block("start"):
@@ -160,7 +172,7 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
             x = X[r, g // parts_of_group, g % parts_of_group * (quads * four) + q * four + i]
             return T.Cast(dtype, digits[p, g, v, q, c * four + i]) * T.Cast(dtype, x)
 
-        if in_pairs:
+        if in_halves:
             halves = builder.name("halves", T.alloc_buffer((m, panels, groups, vectors, lanes, two), "int16"))
             with T.grid(m, panels, groups, vectors, lanes, two, quads, two) as loops, T.block("half"):
                 r, p, g, v, c, h, q, i = T.axis.remap("SSSSSSRR", list(loops))
@@ -169,14 +181,18 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
                     T.buffer_store(halves, T.int16(0), place)
                 step = multiplied("int16", r, p, g, v, c, q, h * two + i)
                 T.buffer_store(halves, halves[(*place,)] + step, place)
-        summed = (two,) if in_pairs else (quads, four)
+        summed = (two,) if in_halves else (quads, two, two) if in_words else (quads, four)
         with T.grid(m, panels, groups, vectors, lanes, *summed) as loops, T.block("dot"):
             r, p, g, v, c, *inner = T.axis.remap("SSSSS" + "R" * len(summed), list(loops))
             place = [r, p, g, v, c]
             with T.init():
                 T.buffer_store(dots, starts[r, g] if form.zero else T.int32(0), place)
-            if in_pairs:
+            if in_halves:
                 step = T.Cast("int32", halves[(*place, *inner)])
+            elif in_words:
+                q, h, i = inner
+                x = words[r, g // parts_of_group, h, (g % parts_of_group * quads + q) * two + i]
+                step = T.Cast("int32", digits[p, g, v, q, h, c * two + i]) * T.Cast("int32", x)
             else:
                 step = multiplied("int32", *place, *inner)
             T.buffer_store(dots, dots[(*place,)] + step, place)

@@ -21,6 +21,16 @@ of at most 4 bits (`u4`), or bytes (`u8`), and signed bytes are for all sums:
 
 So products with digits of many vectors and rows are independent, and a group ends with one more for each sum.
 
+`dot_8x2_words_avx2` adds two products of integers of 16 bits to sums of 32:
+
+    for i, k in T.grid(8, 2):
+        C[i] += B[2 * i + k] * A[k]
+
+`split_{dtype}x32_avx2` makes such integers of bytes, those at even and those at odd places apart:
+
+    for h, i in T.grid(2, 16):
+        B[h, i] = A[2 * i + h]
+
 `dot_16x2_bfloat16` adds products of pairs of bfloat16 to 16 sums of float32. The pairs of B are words, the first of
 each in the lower half:
 
@@ -57,7 +67,7 @@ from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc, TensorIntrin
 from ..op import call_llvm_pure_intrin, reinterpret
-from ..stmt import BufferStore, flat_seq
+from ..stmt import BufferStore, For, ForKind, flat_seq
 from .describe import function_of, loops_around
 from .dot_product_common import as_words, dot_product
 
@@ -65,6 +75,7 @@ VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
 AVX2_PAIR_DOT_INTRIN = "dot_8x2x2_pairs_avx2"
 AVX2_PAIR_SUM_INTRIN = "sum_8x2_pairs_avx2"
+AVX2_WORD_DOT_INTRIN = "dot_8x2_words_avx2"
 BFLOAT16_DOT_16x2_INTRIN = "dot_16x2_bfloat16"
 BFLOAT16_PAIRS_DOT_16x2_INTRIN = "dot_16x2_bfloat16_pairs"
 
@@ -216,6 +227,75 @@ def get_pair_sum_intrin() -> tuple[PrimFunc, PrimFunc]:
     return described, function_of((a, c), (c, a), c, c.vstore([0], value))
 
 
+def get_word_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
+    """What `dot_8x2_words_avx2` computes, and how: the operands are A (2,) int16, B (16,) int16 and C (8,) int32, B and
+    C in the scope "local". No two of its products exceed 32 bits, unless all four numbers are -32768.
+    """
+    size = VECTOR_BYTES["avx2"]
+    sums = size // _PRODUCTS
+
+    def buffers() -> tuple[Buffer, Buffer, Buffer]:
+        return (
+            decl_buffer((2,), "int16", "A", offset_factor=1),
+            decl_buffer((2 * sums,), "int16", "B", scope="local", offset_factor=1),
+            decl_buffer((sums,), "int32", "C", scope="local", offset_factor=1),
+        )
+
+    a, b, c = buffers()
+
+    def update(i: Any, k: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        loads = [BufferLoad(c, [i]), BufferLoad(b, [i * 2 + k]), BufferLoad(a, [k])]
+        return BufferStore(c, loads[0] + ops.cast("int32", loads[1]) * ops.cast("int32", loads[2]), [i]), loads
+
+    described = function_of((a, b, c), (c, b, a), c, loops_around("update", "SR", (sums, 2), update))
+    a, b, c = buffers()
+    pair = Broadcast(reinterpret("int32", a.vload([0], "int16x2")), sums)
+    factor = reinterpret(f"int16x{2 * sums}", pair)
+    step = call_llvm_pure_intrin(f"int32x{sums}", _PAIRS[size][1], b.vload([0], f"int16x{2 * sums}"), factor)
+    value = c.vload([0], f"int32x{sums}") + step
+    return described, function_of((a, b, c), (c, b, a), c, c.vstore([0], value))
+
+
+def split_name(dtype: str) -> str:
+    """The name that the intrinsic for bytes of a dtype is registered under."""
+    return f"split_{dtype}x32_avx2"
+
+
+def get_split_intrin(dtype: str) -> tuple[PrimFunc, PrimFunc]:
+    """What `split_{dtype}x32_avx2` computes, and how: the operands are A (32,) of the dtype and B (2, 16) int16, of
+    uint8, which are digits, in the scope "local".
+    """
+    size, scope = VECTOR_BYTES["avx2"], "local" if dtype == "uint8" else ""
+
+    def buffers() -> tuple[Buffer, Buffer]:
+        return (
+            decl_buffer((size,), dtype, "A", offset_factor=1),
+            decl_buffer((2, size // 2), "int16", "B", scope=scope, strides=[Var("s", "int32"), 1], offset_factor=1),
+        )
+
+    a, b = buffers()
+
+    def update(h: Any, i: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        load = BufferLoad(a, [i * 2 + h])
+        return BufferStore(b, ops.cast("int16", load), [h, i]), [load]
+
+    described = function_of((a, b), (a,), b, loops_around("split", "SS", (2, size // 2), update))
+    a, b = buffers()
+    # One store, in a loop, so that it is seen to write all of B.
+    half = Var("h", "int32")
+    words = reinterpret(f"int16x{size // 2}", a.vload([0], f"{dtype}x{size}"))
+
+    def shifted(by: PrimExpr) -> PrimExpr:
+        return Broadcast(ops.cast("int16", by), size // 2)
+
+    if dtype == "uint8":
+        part = ops.bitwise_and(words >> shifted(half * 8), Broadcast(const(255, "int16"), size // 2))
+    else:
+        part = (words << shifted(8 - half * 8)) >> Broadcast(const(8, "int16"), size // 2)
+    body = For(half, const(0), const(2), ForKind.UNROLLED, b.vstore([half, 0], part))
+    return described, function_of((a, b), (a,), b, body)
+
+
 def group_dot_name(instructions: str, bits: int = 4, group: int = 32) -> str:
     """The name that the intrinsic for a group is registered under."""
     return f"dot_{_size(instructions) // _PRODUCTS}x{group}_u{bits}_weights_{instructions}"
@@ -311,6 +391,9 @@ for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
     TensorIntrin.register(group_dot_name(*_kind), *get_group_dot_intrin(*_kind))
 TensorIntrin.register(AVX2_PAIR_DOT_INTRIN, *get_pair_dot_intrin())
 TensorIntrin.register(AVX2_PAIR_SUM_INTRIN, *get_pair_sum_intrin())
+TensorIntrin.register(AVX2_WORD_DOT_INTRIN, *get_word_dot_intrin())
+for _dtype in ("int8", "uint8"):
+    TensorIntrin.register(split_name(_dtype), *get_split_intrin(_dtype))
 for _name in VECTOR_BYTES:
     TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))
 TensorIntrin.register(BFLOAT16_DOT_16x2_INTRIN, *get_bfloat16_dot_intrin())
