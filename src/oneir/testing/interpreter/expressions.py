@@ -48,7 +48,13 @@ def _updated_within(scopes: Sequence[Scope], buffer: Buffer, point: Sequence[int
 
 
 def _inside(boxes: Any, point: Sequence[int]) -> bool:
-    return any(all(low <= i < high for i, (low, high) in zip(point, box, strict=True)) for box in boxes)
+    for box in boxes:  # for every access that is interpreted: generators would take twice the time
+        for i, (low, high) in zip(point, box, strict=True):
+            if not low <= i < high:
+                break
+        else:
+            return True
+    return False
 
 
 class Evaluator(Dispatch):

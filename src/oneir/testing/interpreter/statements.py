@@ -44,6 +44,8 @@ class Execution(Evaluator):
         self.scopes, self.loops = [], []
         self.place, self.coordinates = (), {}
         self.thread_loops: dict[e.Var, str] = {}
+        self.facts: dict[s.BlockRealize, tuple[set[e.Var], bool]] = {}
+        """What `threads` found in blocks, which each thread executes; one dictionary of all threads."""
         self.shared: dict[Any, Memory] = {}
         self.matched: set[e.Var] = set()
         self.reducer: Any = None

@@ -192,19 +192,26 @@ def writes_for_others(run: Execution, realize: s.BlockRealize) -> bool:
         run, realize
     ):
         return False
-    inner: list[s.Block] = []
-    pre_order_visit(block.body, lambda node: not (isinstance(node, s.Block) and inner.append(node) is None))
-    return not inner
+    return not _facts_of(run, realize)[1]
 
 
 def reduced_across_threads(run: Execution, realize: s.BlockRealize) -> dict[Buffer, frozenset[e.Var]]:
     """The buffers in which a block combines what several threads compute, with the loop variables of these threads."""
-    used: set[e.Var] = set()
-    for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        if iter_var.iter_type == IterVarType.CommReduce:
-            post_order_visit(value, lambda node: used.add(node) if isinstance(node, e.Var) else None)
-    hidden = frozenset(used & run.thread_loops.keys())
+    hidden = frozenset(_facts_of(run, realize)[0] & run.thread_loops.keys())
     return {r.buffer: hidden for r in realize.block.writes} if hidden else {}
+
+
+def _facts_of(run: Execution, realize: s.BlockRealize) -> tuple[set[e.Var], bool]:
+    """The variables that a block's reductions run over, and whether there are blocks inside of it."""
+    facts = run.facts.get(realize)
+    if facts is None:
+        block, used, inner = realize.block, set[e.Var](), list[s.Block]()
+        for iter_var, value in zip(block.iter_vars, realize.iter_values, strict=True):
+            if iter_var.iter_type == IterVarType.CommReduce:
+                post_order_visit(value, lambda node: used.add(node) if isinstance(node, e.Var) else None)
+        pre_order_visit(block.body, lambda node: not (isinstance(node, s.Block) and inner.append(node) is None))
+        facts = run.facts[realize] = used, bool(inner)
+    return facts
 
 
 # -- kernels --
