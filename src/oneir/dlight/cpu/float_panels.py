@@ -1,6 +1,7 @@
 """Rows of floats by weights in panels, which are widened to floats in registers.
 
     wide[p, k, v, l] = float(weight[p, k, v, l])         or integers with scales, or any other expression
+    x[m, k] = float(rows[m, k])                          unless they are floats
     y[m, n(p, v, l)] += x[m, k] * wide[p, k, v, l]
 
 A panel `p` of outputs is a stream of weights. Its weights meet a few rows at a time, whose sums stay in registers.
@@ -25,11 +26,12 @@ from .base import CPUScheduleRule
 from .contraction import variables_of
 from .integer_dots import unroll_and_vectorize
 from .prefetch import with_prefetches
+from .spatial import schedule_leaf
 from .whole_tiles import computing_whole_tiles
 
-ROWS = {64: 8, 32: 3}
+ROWS = {64: 8, 32: 2}
 """Rows that share widened weights, by the bytes of a vector: with 32 outputs each, their sums take 16 registers of 32,
-or 12 of 16."""
+or 8 of 16. On Zen 3, 3 rows spill registers: 47 GFLOP/s with bfloat16, where 2 rows have 72."""
 STEP = 4
 """Weights along the sum for which code is laid out: those of a word of four bytes. Of more, LLVM loads what all of them
 need at once, which spills registers."""
@@ -43,6 +45,9 @@ class FloatPanels(CPUScheduleRule):
         product = product_of(leaves(sch) or [])
         if product is None:
             return None
+        by_pairs = product.in_pairs and cpu_info(target).has_bfloat16_dots
+        if by_pairs and product.convert is not None:
+            sch.compute_inline(product.convert.handle)
         extent = product.total.extents[0]
         most = ROWS.get(cpu_info(target).vector_bytes, 2)
         rows = most if extent is None else min(extent, most)
@@ -54,7 +59,8 @@ class FloatPanels(CPUScheduleRule):
             sch = Schedule(computing_whole_tiles(sch.mod["main"], {name}, factors))
         product = product_of(leaves(sch) or [])
         assert product is not None
-        by_pairs = product.in_pairs and cpu_info(target).has_bfloat16_dots
+        if product.convert is not None:
+            schedule_leaf(sch, product.convert, cpu_info(target).vector_bytes)
         panel, depth = (compute_by_pairs if by_pairs else compute_by_panels)(sch, product, rows)
         if extent is None or extent > rows:
             return sch
@@ -65,8 +71,9 @@ class FloatPanels(CPUScheduleRule):
 
 @dataclass(slots=True)
 class Product:
-    """The blocks of a product: widened weights, sums, and what follows."""
+    """The blocks of a product: rows as floats, if they are none, widened weights, sums, and what follows."""
 
+    convert: Leaf | None
     widen: Leaf
     total: Leaf
     epilogue: list[Leaf]
@@ -76,26 +83,31 @@ class Product:
 
 def product_of(found: list[Leaf]) -> Product | None:
     """The blocks of a function that computes a product with weights in panels; None for another function."""
-    if len(found) < 2:
+    count = next((i for i, leaf in enumerate(found) if leaf.reduces), 0)
+    if count == 0:
         return None
-    widen, total, *epilogue = found
-    pair, store = operands(total.block) if total.reduces else None, total.block.body
-    if pair is None or widen.reduces or any(leaf.reduces for leaf in epilogue) or not isinstance(store, BufferStore):
+    made = {leaf.block.writes[0].buffer: leaf for leaf in found[:count]}
+    total, *epilogue = found[count:]
+    pair = operands(total.block)
+    if pair is None or any(leaf.reduces for leaf in epilogue):
+        return None
+    x, weight = pair
+    convert, widen, store = made.pop(x.buffer, None), made.pop(weight.buffer, None), total.block.body
+    if widen is None or made or not isinstance(store, BufferStore):
         return None
     kinds = [iv.iter_type for iv in total.block.iter_vars]
     if kinds != [IterVar.DataPar] * 4 + [IterVar.CommReduce] or len(widen.extents) != 4:
         return None
     row, panel, vector, lane, depth = (iv.var for iv in total.block.iter_vars)
-    x, weight = pair
-    if weight.buffer is not widen.block.writes[0].buffer or list(weight.indices) != [panel, depth, vector, lane]:
+    if list(weight.indices) != [panel, depth, vector, lane]:
         return None
     if not variables_of(x) >= {row, depth} or variables_of(x) & {panel, vector, lane} or total.extents[4] is None:
         return None
     if store.buffer.dtype != "float32":
         return None
-    sources = [load.buffer for load in loads(widen.block.body)]
-    in_pairs = x.buffer.dtype == "bfloat16" and [source.dtype for source in sources] == ["uint32"]
-    return Product(widen, total, epilogue, in_pairs) if total.extents[4] % STEP == 0 else None
+    sources = [[load.buffer.dtype for load in loads(leaf.block.body)] for leaf in (convert, widen) if leaf is not None]
+    in_pairs = sources == [["bfloat16"], ["uint32"]]
+    return Product(convert, widen, total, epilogue, in_pairs) if total.extents[4] % STEP == 0 else None
 
 
 def compute_by_pairs(sch: Schedule, product: Product, rows: int) -> tuple[Var, Var]:

@@ -24,7 +24,7 @@ def word_parameters(form: Form, n: int, k: int) -> dict[str, tuple[Shape, str]]:
 @functools.lru_cache(256)
 def product(form: Form, n: int, k: int, dtype: str = "float32") -> PrimFunc:
     """x @ weight.T: the parameters are rows (m, k) of float32 or bfloat16, the arrays of the weight as
-    `word_parameters` says, and the result (m, n) float32. Sums are of float32.
+    `word_parameters` says, and the result (m, n) float32. Sums are of float32, which rows of bfloat16 become first.
     """
     panels, depth, vectors, lanes = (ST.int64(x) for x in (n // PANEL, k, VECTORS, LANES))
     with IRBuilder() as builder, T.prim_func(is_private=True):
@@ -36,6 +36,12 @@ def product(form: Form, n: int, k: int, dtype: str = "float32") -> PrimFunc:
         result = T.arg("result", T.handle())
         X = builder.name("X", T.match_buffer(rows, (m, depth), dtype))
         Y = builder.name("Y", T.match_buffer(result, (m, panels * vectors * lanes), "float32"))
+        floats = X
+        if dtype != "float32":
+            floats = builder.name("floats", T.alloc_buffer((m, depth), "float32"))
+            with T.grid(m, depth) as loops, T.block("convert"):
+                r, j = T.axis.remap("SS", list(loops))
+                T.buffer_store(floats, T.Cast("float32", X[r, j]), [r, j])
         wide = builder.name("wide", T.alloc_buffer((panels, depth, vectors, lanes), "float32"))
         with T.grid(panels, depth, vectors, lanes) as loops, T.block("widen"):
             p, j, v, c = T.axis.remap("SSSS", list(loops))
@@ -45,8 +51,7 @@ def product(form: Form, n: int, k: int, dtype: str = "float32") -> PrimFunc:
             place = [r, p * (vectors * lanes) + v * lanes + c]
             with T.init():
                 T.buffer_store(Y, T.float32(0), place)
-            x = X[r, j] if dtype == "float32" else T.Cast("float32", X[r, j])
-            T.buffer_store(Y, Y[(*place,)] + x * wide[p, j, v, c], place)
+            T.buffer_store(Y, Y[(*place,)] + floats[r, j] * wide[p, j, v, c], place)
     return builder.get()
 
 
