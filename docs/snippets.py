@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import io
+import linecache
 import os
 import re
 import sys
@@ -27,9 +28,12 @@ SNIPPET = re.compile(r"^```python\n(.*?)^```\n(?:\n```(text|pytb)\n(.*?)^```\n)?
 
 def result(code: str, names: dict[str, object], raises: bool) -> str:
     """What a program prints, or the error that it raises. Errors that are not expected are raised."""
+    # As a notebook does, so that scripts in programs find their text.
+    name = f"<snippet {hash(code):x}>"
+    linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
-            exec(compile(code, "snippet", "exec"), names)
+            exec(compile(code, name, "exec"), names)
         except Exception as error:
             if not raises:
                 raise
