@@ -255,6 +255,7 @@ def _without_writes(graph_module: Any) -> tuple[Any, list[int]]:
 
     graph, values = Graph(), {}
     results = graph.graph_copy(graph_module.graph, values)
+    assert isinstance(results, (tuple, list))
     places = {node: i for i, node in enumerate(graph.find_nodes(op="placeholder"))}
     writes = [n for n in graph.nodes if operators.is_in_place(n.target) and n.args[0] in places]
     if not writes or any(operators.name_of(node.target)[0] != "copy_" or node.users for node in writes):
