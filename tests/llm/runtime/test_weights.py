@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections import Counter
 from pathlib import Path
@@ -172,15 +171,12 @@ def test_a_token_is_as_many_calls_of_python_whatever_the_layers(tmp_path: Path) 
             if event in ("call", "c_call"):
                 called[frame.f_code.co_name if event == "call" else arg.__name__] += 1
 
-        # What is collected of other tests' objects may call Python, too.
-        gc.collect()
-        gc.disable()
         sys.setprofile(count)
         try:
             engine.step()
         finally:
             sys.setprofile(None)
-            gc.enable()
+        called.pop("__missing__", None)  # of the counter of an answer's tokens, for one that it did not have yet
         assert [len(chunk.token_ids) for chunk in chunks] == [1] * 4
         calls.append(called)
     assert calls[0] == calls[1] and calls[0]["run"] == 1
