@@ -31,7 +31,8 @@ from .whole_tiles import computing_whole_tiles
 
 ROWS = {64: 8, 32: 2}
 """Rows that share widened weights, by the bytes of a vector: with 32 outputs each, their sums take 16 registers of 32,
-or 8 of 16. On Zen 3, 3 rows spill registers: 47 GFLOP/s with bfloat16, where 2 rows have 72."""
+or 8 of 16. On Zen 3, 3 rows spill registers: 52 GFLOP/s for float rows by bfloat16, where 2
+have 72."""
 STEP = 4
 """Weights along the sum for which code is laid out: those of a word of four bytes. Of more, LLVM loads what all of them
 need at once, which spills registers."""

@@ -46,6 +46,12 @@ class Kernel:
         pairs = zip(self.func.params, self.fields, strict=False)
         return {param: path for param, path in pairs if isinstance(path, tuple)}
 
+    def placements(self, tensors: Mapping[Path, Expr], info: StructInfo) -> dict[TirVar, Placement]:
+        """Where the tensors of the call are, by parameters; `info`: what is known of its result."""
+        infos = {param: tensors[path].struct_info for param, path in self.inputs().items()}
+        infos.update(zip(self.outputs, outputs_of(info), strict=True))
+        return {param: info.placement for param, info in infos.items() if isinstance(info, DTensorStructInfo)}
+
 
 def leaves(call: Call) -> dict[Path, Expr]:
     """The arguments of a call that are no tuples, and the fields of those that are."""

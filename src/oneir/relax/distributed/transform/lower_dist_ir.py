@@ -129,10 +129,9 @@ class _Sharder(PyExprMutator):
         kernel = self.kernels.of(op)
         if kernel is not None:
             tensors = leaves(op)
-            infos = {param: tensors[path].struct_info for param, path in kernel.inputs().items()}
-            infos.update(zip(kernel.outputs, outputs_of(op.struct_info), strict=True))
-            placed = {param: i.placement for param, i in infos.items() if isinstance(i, DTensorStructInfo)}
-            mesh = next(i.device_mesh for i in infos.values() if isinstance(i, DTensorStructInfo))
+            placed = kernel.placements(tensors, op.struct_info)
+            known = [*(getattr(value, "struct_info_", None) for value in tensors.values()), *outputs_of(op.struct_info)]
+            mesh = next(info.device_mesh for info in known if isinstance(info, DTensorStructInfo))
             for dim, parts in enumerate(mesh.shape):
                 way = asked_for(op, kernel.func, self.kernels.divisions(kernel.func, parts), dim, placed)
                 if way is not None and way.combine is not None:

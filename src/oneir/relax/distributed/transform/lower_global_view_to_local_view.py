@@ -11,9 +11,6 @@ Operators are legalized on the way.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ....ir.expr import Var as TirVar
 from ....ir.global_info import DeviceMesh
 from ....ir.module import IRModule
 from ....ir.transform import ModulePass, PassContext
@@ -24,7 +21,6 @@ from ...expr_functor import PyExprMutator
 from ...op.ccl import allreduce
 from ...op.distributed import call_tir_local_view
 from ...op.inference import fail
-from ...placement import Placement
 from ...struct_info import DTensorStructInfo, StructInfo
 from ..kernel import Kernel, Kernels, asked_for, leaves, mesh_of, outputs_of
 
@@ -62,7 +58,7 @@ class _Lowerer(PyExprMutator):
     def local(self, call: Call, kernel: Kernel, mesh: DeviceMesh, info: StructInfo) -> Expr:
         """The call of a kernel over parts that gives what a call gives."""
         tensors, func, combine = leaves(call), kernel.func, None
-        placed = self.placements(kernel, tensors, outputs_of(info))
+        placed = kernel.placements(tensors, info)
         for dim, parts in enumerate(mesh.shape):
             way = asked_for(call, func, self.kernels.divisions(func, parts), dim, placed)
             if way is None:
@@ -78,11 +74,3 @@ class _Lowerer(PyExprMutator):
         values = [gvar, args, *kernel.symbols]
         new = Call(call_tir_local_view.op, values, sinfo_args=[info], span=call.span)
         return new if combine is None else allreduce(self.builder_.emit(new), combine)
-
-    def placements(
-        self, kernel: Kernel, tensors: Mapping[tuple[int, ...], Expr], outputs: list[StructInfo]
-    ) -> dict[TirVar, Placement]:
-        """Where the tensors of a kernel are, by its parameters."""
-        infos = {param: tensors[path].struct_info for param, path in kernel.inputs().items()}
-        infos.update(zip(kernel.outputs, outputs, strict=True))
-        return {param: info.placement for param, info in infos.items() if isinstance(info, DTensorStructInfo)}
