@@ -22,7 +22,7 @@ from ..ir.expr import IntImm as _IntImm
 from ..ir.expr import StringImm as _TirStringImm
 from ..ir.module import BaseFunc
 from ..ir.node import Node, as_array, attr, binder, child, derived, meta
-from ..ir.op import Op
+from ..ir.op import Fact, Op
 from ..ir.operators import call_global
 from ..ir.span import SequentialSpan, Span
 from ..runtime.dtype import numpy_dtype
@@ -248,7 +248,7 @@ class Call(ExprWithOp):
         for a in self.args:
             if not isinstance(a, Expr):
                 raise TypeMismatch(f"the arguments of a graph call are graph expressions, found {a!r}")
-        self.attrs = as_op_attrs(attrs)
+        self.attrs = as_op_attrs(attrs, self.op)
         infos = () if sinfo_args is None else (sinfo_args,) if isinstance(sinfo_args, StructInfo) else sinfo_args
         self.sinfo_args = Array(as_struct_info(s) for s in infos)
         self.span = span
@@ -265,16 +265,20 @@ class OpAttrs(DictAttrs):
             raise AttributeError(f"the call has no attribute {name!r}; it has {', '.join(self) or 'none'}") from None
 
 
+TAttrs: Fact[type[OpAttrs]] = Fact("TAttrs")
+"""The class of the attributes of an operator's calls, one of `relax.op.op_attrs`; every registered operator has it."""
+
 _NO_ATTRS = OpAttrs()
 
 
-def as_op_attrs(attrs: Mapping[str, Any] | DictAttrs | None) -> OpAttrs:
-    """Attributes of a call, or none."""
-    if isinstance(attrs, OpAttrs):
+def as_op_attrs(attrs: Mapping[str, Any] | DictAttrs | None, op: Any) -> OpAttrs:
+    """Attributes of a call of `op`, or none, in the operator's class."""
+    cls = TAttrs.of(op) or OpAttrs
+    if isinstance(attrs, OpAttrs) and type(attrs) is cls:
         return attrs
-    if not attrs:
+    if not attrs and cls is OpAttrs:
         return _NO_ATTRS
-    return OpAttrs(as_dict_attrs(attrs).values_by_name)
+    return cls(as_dict_attrs(attrs).values_by_name)
 
 
 class If(ExprWithOp):

@@ -5,7 +5,21 @@ from ...runtime.vm.builtins import run_assert as relax_assert_op
 from ...runtime.vm.builtins import run_print as relax_print
 from ...runtime.vm.builtins import shape_to_tensor as relax_shape_to_tensor
 from ..expr import Expr, graph_operator, inspect_tensor
-from . import builtin, ccl, decomposition, distributed, grad, gradient_rules, image, inspect, memory, nn, vision, vm
+from . import (
+    builtin,
+    ccl,
+    decomposition,
+    distributed,
+    grad,
+    gradient_rules,
+    image,
+    inspect,
+    memory,
+    nn,
+    op_attrs,
+    vision,
+    vm,
+)
 from .base import (
     assert_op,
     call_builtin_with_ctx,

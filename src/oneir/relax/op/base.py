@@ -31,6 +31,13 @@ from ..operator_facts import FImpureForm, FNormalize, MayReturnArgument
 from ..struct_info import VOID, PrimStructInfo, ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .arguments import text_value
 from .inference import fail, returns_nothing, returns_object, same_as_input, shape_argument, tensor_argument
+from .op_attrs import (
+    CallInplacePackedAttrs,
+    CallTIRInplaceAttrs,
+    CallTIRWithGradAttrs,
+    HintOnDeviceAttrs,
+    ToVDeviceAttrs,
+)
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -121,7 +128,7 @@ call_tir.distributed_struct_info(result_struct_info)
 FNormalize.set(call_tir.op, inline_argument_tuple)
 
 
-@operator("relax.call_tir_with_grad")
+@operator("relax.call_tir_with_grad", attrs=CallTIRWithGradAttrs)
 def call_tir_with_grad(
     gvar: GlobalVar,
     args: Any,
@@ -140,7 +147,7 @@ call_tir_with_grad.struct_info(result_struct_info)
 FNormalize.set(call_tir_with_grad.op, inline_argument_tuple)
 
 
-@operator("relax.call_tir_inplace")
+@operator("relax.call_tir_inplace", attrs=CallTIRInplaceAttrs)
 def call_tir_inplace(
     gvar: GlobalVar, args: Any, inplace_indices: int | list[int], out_sinfo: Any, tir_vars: Any = None
 ) -> Call:
@@ -217,7 +224,7 @@ def _packed_call(call: Call) -> Call:
 FImpureForm.set(call_pure_packed.op, _packed_call)
 
 
-@operator("relax.call_inplace_packed")
+@operator("relax.call_inplace_packed", attrs=CallInplacePackedAttrs)
 def call_inplace_packed(func: str | Expr, *args: Any, inplace_indices: int | list[int], sinfo_args: Any = None) -> Call:
     """The value that the runtime's function `func` returns, which lies in some of the arguments."""
     callee = ExternFunc(func) if isinstance(func, str) else func
@@ -373,13 +380,13 @@ def te_numbers(values: Sequence[PrimExpr]) -> Tensor:
     return te.compute((len(values),), number, name="T_numbers")
 
 
-@operator("relax.to_vdevice")
+@operator("relax.to_vdevice", attrs=ToVDeviceAttrs)
 def to_vdevice(data: Expr, dst_vdevice: Any) -> Call:
     """The tensor on another device of the program."""
     return to_vdevice.call(data, dst_vdevice=dst_vdevice)
 
 
-@operator("relax.hint_on_device")
+@operator("relax.hint_on_device", attrs=HintOnDeviceAttrs)
 def hint_on_device(data: Expr, dst_vdevice: Any, memory_scope: str = "global") -> Call:
     """The tensor itself, with the hint that it lies on a device."""
     if not isinstance(dst_vdevice, VDevice):

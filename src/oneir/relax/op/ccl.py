@@ -25,6 +25,7 @@ from ..struct_info import DTensorStructInfo, StructInfo, TensorStructInfo
 from .base import call_dps_packed
 from .infer_layout import keep_layout
 from .inference import fail, normalize_axis, same_as_input, tensor_argument
+from .op_attrs import AllGatherAttrs, AllReduceAttrs, ScatterCollectiveAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def _checked_count(name: str, num_workers: int) -> int:
 # -- allreduce --
 
 
-@operator("relax.ccl.allreduce")
+@operator("relax.ccl.allreduce", attrs=AllReduceAttrs)
 def allreduce(x: Expr, op_type: str = "sum", in_group: bool = True) -> Call:
     """The "sum", "prod", "min", "max" or "avg" of the tensors of all workers, elementwise, on each of them.
 
@@ -78,7 +79,7 @@ def _legalize_allreduce(builder: BlockBuilder, call: Call) -> Expr:
 # -- allgather --
 
 
-@operator("relax.ccl.allgather")
+@operator("relax.ccl.allgather", attrs=AllGatherAttrs)
 def allgather(x: Expr, num_workers: int, in_group: bool = True) -> Call:
     """The tensors of `num_workers` workers, one after the other along the first axis, on each of them."""
     count = _checked_count("allgather", num_workers)
@@ -143,7 +144,7 @@ def _legalize_broadcast(builder: BlockBuilder, call: Call) -> Expr:
 # -- scatter_from_worker0 --
 
 
-@operator("relax.ccl.scatter_from_worker0")
+@operator("relax.ccl.scatter_from_worker0", attrs=ScatterCollectiveAttrs)
 def scatter_from_worker0(x: Expr, num_workers: int, axis: int = 0) -> Call:
     """For each worker, its part of worker 0's tensor, of equal ones along an axis."""
     count = _checked_count("scatter_from_worker0", num_workers)

@@ -24,6 +24,7 @@ from ..struct_info import VOID, PrimStructInfo, StructInfo, TensorStructInfo, as
 from . import reference as numerics
 from .arguments import number_value, shape_value
 from .inference import fail, shape_argument, tensor_argument
+from .op_attrs import InitAttrs
 from .registry import Operator, inlined, operator
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def _scalar_argument(call: Call) -> TensorStructInfo:
 # -- one value everywhere --
 
 
-@operator("relax.full", pattern=OpPattern.ELEMENTWISE)
+@operator("relax.full", pattern=OpPattern.ELEMENTWISE, attrs=InitAttrs)
 def full(shape: Any, fill_value: Expr, dtype: str | None = None) -> Expr:
     """A tensor of one value, in the dtype of `fill_value`, a tensor without dimensions, unless one is given."""
     return full.call(shape_value(shape), fill_value, dtype=as_dtype(dtype))
@@ -78,7 +79,7 @@ def _filled(shape: Any, value: Any, dtype: Any) -> np.ndarray:
     return np.broadcast_to(numerics.converted(np.asarray(value), str(np.dtype(dtype))), shape).copy()
 
 
-@operator("relax.full_like", pattern=OpPattern.ELEMENTWISE)
+@operator("relax.full_like", pattern=OpPattern.ELEMENTWISE, attrs=InitAttrs)
 def full_like(x: Expr, fill_value: Expr, dtype: str | None = None) -> Expr:
     """A tensor of one value in the shape of `x`, and its dtype unless one is given."""
     return full_like.call(x, fill_value, dtype=as_dtype(dtype))
@@ -141,14 +142,14 @@ def _constant(name: str, value: float) -> tuple[Operator[..., Expr], Operator[..
 
     of_shape.__name__ = of_shape.__qualname__ = name
     of_shape.__doc__ = f"A tensor of {name}."
-    made = operator(f"relax.{name}", pattern=OpPattern.ELEMENTWISE)(of_shape)
+    made = operator(f"relax.{name}", pattern=OpPattern.ELEMENTWISE, attrs=InitAttrs)(of_shape)
     made.follow_precision()
     made.struct_info(struct_info)
     made.reference(lambda shape, dtype: np.full(shape, value, numpy_dtype(dtype)))
     made.legalize_as(legalize)
     like.__name__ = like.__qualname__ = f"{name}_like"
     like.__doc__ = f"A tensor of {name} in the shape of `x`, and its dtype unless one is given."
-    made_like = operator(f"relax.{name}_like", pattern=OpPattern.ELEMENTWISE)(like)
+    made_like = operator(f"relax.{name}_like", pattern=OpPattern.ELEMENTWISE, attrs=InitAttrs)(like)
     made_like.follow_precision()
     made_like.struct_info(lambda call, builder: _like(call, tensor_argument(call, 0)))
     made_like.reference(lambda x, dtype: np.full(x.shape, value, numerics.dtype_or(dtype, x.dtype)))
@@ -163,7 +164,7 @@ zeros, zeros_like = _constant("zeros", 0.0)
 # -- matrices --
 
 
-@operator("relax.eye", pattern=OpPattern.INJECTIVE)
+@operator("relax.eye", pattern=OpPattern.INJECTIVE, attrs=InitAttrs)
 def eye(n: Any, m: Any = None, k: Any = 0, dtype: str = "float32") -> Expr:
     """An n×m matrix (n×n unless `m` is given) of zeros, with ones on the k-th diagonal above the main one."""
     return eye.call(number_value(n), number_value(n if m is None else m), number_value(k), dtype=DataType(dtype))
@@ -182,7 +183,7 @@ eye.reference(lambda n, m, k, dtype: np.eye(n, m, k, dtype=numpy_dtype(dtype)))
 eye.legalize(topi.eye)
 
 
-@operator("relax.eye_like", pattern=OpPattern.INJECTIVE)
+@operator("relax.eye_like", pattern=OpPattern.INJECTIVE, attrs=InitAttrs)
 def eye_like(x: Expr, k: Any = 0, dtype: str | None = None) -> Expr:
     """As `eye`, in the shape of the matrix `x`, and its dtype unless one is given."""
     return eye_like.call(x, number_value(k), dtype=as_dtype(dtype))
@@ -248,7 +249,7 @@ triu = _triangle(
 # -- sequences --
 
 
-@operator("relax.arange", pattern=OpPattern.INJECTIVE)
+@operator("relax.arange", pattern=OpPattern.INJECTIVE, attrs=InitAttrs)
 def arange(start: Any, end: Any = None, step: Any = 1, dtype: str | None = None) -> Expr:
     """start, start + step, ... up to but not including `end`; from 0 when only one bound is given.
 
@@ -307,7 +308,7 @@ def _legalize_arange(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(topi.arange, *values, dtype, primfunc_name_hint="arange")
 
 
-@operator("relax.hamming_window", pattern=OpPattern.ELEMENTWISE)
+@operator("relax.hamming_window", pattern=OpPattern.ELEMENTWISE, attrs=InitAttrs)
 def hamming_window(window_size: Any, periodic: Any, alpha: Any, beta: Any, dtype: str) -> Expr:
     """alpha - beta * cos(2 pi i / n) for i below the window's size; n is the size if periodic, else one less."""
     values = [number_value(v) for v in (window_size, periodic, alpha, beta)]

@@ -12,6 +12,7 @@ from ..struct_info import StructInfo, TensorStructInfo
 from . import reference as numerics
 from .infer_layout import keep_layout
 from .inference import tensor_argument
+from .op_attrs import AstypeAttrs, WrapParamAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _legalize_cast(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(topi.cast, value, dtype, primfunc_name_hint="cast")
 
 
-@operator("relax.astype", pattern=OpPattern.ELEMENTWISE)
+@operator("relax.astype", pattern=OpPattern.ELEMENTWISE, attrs=AstypeAttrs)
 def astype(x: Expr, dtype: str) -> Call:
     """The tensor in another dtype. Floats are truncated to integers, saturated, and 0 if NaN."""
     return astype.call(x, dtype=DataType(dtype))
@@ -43,7 +44,7 @@ astype.reference(lambda x, dtype: numerics.converted(x, dtype))
 astype.legalize_as(_legalize_cast)
 
 
-@operator("relax.wrap_param")
+@operator("relax.wrap_param", attrs=WrapParamAttrs)
 def wrap_param(data: Expr, dtype: str = "float32") -> Call:
     """A parameter of a model in the dtype that the model computes in."""
     return wrap_param.call(data, dtype=DataType(dtype))

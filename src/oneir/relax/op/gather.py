@@ -29,6 +29,7 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import of_shape, tuple_fields, unknown_shape
+from .op_attrs import GatherElementsAttrs, GatherNDAttrs, MeshgridAttrs, OneHotAttrs
 from .registry import operator
 from .unary import clip, negative
 
@@ -78,7 +79,7 @@ def bounded(
     return builder.emit(minimum(indices, subtract(sizes, relax_const(1, info.dtype))))
 
 
-@operator("relax.gather_elements", pattern=OpPattern.INJECTIVE)
+@operator("relax.gather_elements", pattern=OpPattern.INJECTIVE, attrs=GatherElementsAttrs)
 def gather_elements(data: Expr, indices: Expr, axis: int = 0) -> Expr:
     """out[i][j][k] = data[i][indices[i][j][k]][k], for axis 1 of 3; has the shape of `indices`."""
     return gather_elements.call(data, indices, axis=integer(axis))
@@ -120,7 +121,7 @@ def _bound_gather_elements(builder: BlockBuilder, call: Call) -> Expr:
     return gather_elements(data, bounded(builder, indices, extents and [extents[call.attrs["axis"]]]), **call.attrs)
 
 
-@operator("relax.gather_nd", pattern=OpPattern.INJECTIVE)
+@operator("relax.gather_nd", pattern=OpPattern.INJECTIVE, attrs=GatherNDAttrs)
 def gather_nd(data: Expr, indices: Expr, batch_dims: int = 0) -> Expr:
     """Elements or parts of `data` at the places that the rows along the last dimension of `indices` name.
 
@@ -237,7 +238,7 @@ def _legalize_index_tensor(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(te_function, call.args[0], indices, primfunc_name_hint="index_tensor")
 
 
-@operator("relax.meshgrid", pattern=OpPattern.INJECTIVE)
+@operator("relax.meshgrid", pattern=OpPattern.INJECTIVE, attrs=MeshgridAttrs)
 def meshgrid(tensors: Any, indexing: str | None = "ij") -> Expr:
     """Vectors as tensors over all their combinations; "xy" exchanges the first two dimensions, "ij" does not."""
     if indexing not in ("ij", "xy", None):
@@ -273,7 +274,7 @@ def _legalize_meshgrid(builder: BlockBuilder, call: Call) -> Expr:
     return Tuple([made]) if len(fields) == 1 else made
 
 
-@operator("relax.one_hot", pattern=OpPattern.INJECTIVE)
+@operator("relax.one_hot", pattern=OpPattern.INJECTIVE, attrs=OneHotAttrs)
 def one_hot(indices: Expr, on_value: Any, off_value: Any, depth: int, axis: int = -1) -> Expr:
     """A new axis of extent `depth` with `on_value` where its index is that in `indices`, elsewhere `off_value`."""
     if depth < 1:

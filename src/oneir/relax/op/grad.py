@@ -23,6 +23,7 @@ from .arguments import integer
 from .gather import check_integers
 from .inference import fail, normalize_axis, tensor_argument
 from .nn.layout import complete_padding, per_dimension
+from .op_attrs import NLLLossAttrs, Pool2DAttrs, TakeAttrs
 from .registry import Operator, operator
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _like(index: int) -> StructInfoRule:
 # -- nll_loss --
 
 
-@operator("relax.grad.nll_loss_backward")
+@operator("relax.grad.nll_loss_backward", attrs=NLLLossAttrs)
 def nll_loss_backward(
     output_grad: Expr,
     predictions: Expr,
@@ -233,7 +234,7 @@ def _pool_backward(kind: str) -> Operator[..., Call]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The gradient of `nn.{kind}_pool2d` with respect to its data."
-    made = operator(f"relax.grad.{name}")(function)
+    made = operator(f"relax.grad.{name}", attrs=Pool2DAttrs)(function)
     made.struct_info(_like(1))
     made.reference(_pool_reference(kind))
     made.legalize_as(legalize)
@@ -247,7 +248,7 @@ avg_pool2d_backward = _pool_backward("avg")
 # -- take --
 
 
-@operator("relax.grad.take_backward")
+@operator("relax.grad.take_backward", attrs=TakeAttrs)
 def take_backward(output_grad: Expr, x: Expr, indices: Expr, axis: int | None = None) -> Call:
     """The gradient of `take` with respect to `x`: each element of `output_grad` is added where it was taken."""
     return take_backward.call(output_grad, x, indices, axis=None if axis is None else integer(axis))

@@ -20,13 +20,14 @@ from .arguments import shape_value
 from .infer_layout import window_layouts
 from .inference import fail, shape_argument, tensor_argument
 from .nn.layout import from_layout, in_layout
+from .op_attrs import Resize2DAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
 
 
-@operator("relax.image.resize2d", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.image.resize2d", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=Resize2DAttrs)
 def resize2d(
     data: Expr,
     size: Any,

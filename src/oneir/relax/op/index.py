@@ -21,13 +21,14 @@ from .gather import bounded, extents_of
 from .infer_layout import slice_layout
 from .inference import fail, normalize_axes, normalize_axis, tensor_argument, tensor_or_number
 from .manipulate import of_shape, unknown_shape
+from .op_attrs import StridedSliceAttrs, TakeAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
 
 
-@operator("relax.take", pattern=OpPattern.INJECTIVE)
+@operator("relax.take", pattern=OpPattern.INJECTIVE, attrs=TakeAttrs)
 def take(x: Expr, indices: Any, axis: int | None = None, mode: str = "fast") -> Expr:
     """The elements at `indices`, a tensor or a number, along an axis, which may be left out of a vector.
 
@@ -103,7 +104,7 @@ def _numbers(value: Any) -> Expr:
     return Tuple([v if isinstance(v, Expr) else PrimValue(v) for v in value])
 
 
-@operator("relax.strided_slice", pattern=OpPattern.INJECTIVE)
+@operator("relax.strided_slice", pattern=OpPattern.INJECTIVE, attrs=StridedSliceAttrs)
 def strided_slice(x: Expr, axes: Any, begin: Any, end: Any, strides: Any = None, assume_inbound: bool = False) -> Expr:
     """x[begin:end:strides] along some axes. Bounds count from the end where negative, and are cut to the extent.
 

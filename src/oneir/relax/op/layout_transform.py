@@ -24,13 +24,14 @@ from .arguments import integer
 from .base import call_tir
 from .inference import fail, tensor_argument
 from .manipulate import of_shape, unknown_shape
+from .op_attrs import LayoutTransformAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
 
 
-@operator("relax.layout_transform", pattern=OpPattern.INJECTIVE)
+@operator("relax.layout_transform", pattern=OpPattern.INJECTIVE, attrs=LayoutTransformAttrs)
 def layout_transform(
     x: Expr,
     index_map: Callable[..., Any] | IndexMap,

@@ -28,13 +28,14 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import permute_dims, tuple_fields
+from .op_attrs import EinsumAttrs, MatmulAttrs
 from .registry import operator, with_out_dtype
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
 
 
-@operator("relax.matmul", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.matmul", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=MatmulAttrs)
 def matmul(x1: Expr, x2: Expr, out_dtype: str | None = None) -> Call:
     """The matrix product, as `numpy.matmul`: leading dimensions are batches and are broadcast.
 
@@ -138,7 +139,7 @@ def linear(data: Expr, weight: Expr, bias: Expr | None = None, out_dtype: str | 
     return result if bias is None else add(result, bias)
 
 
-@operator("relax.einsum", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.einsum", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=EinsumAttrs)
 def einsum(operands: Any, subscripts: str) -> Call:
     """Sums of products by Einstein's convention, as `numpy.einsum`: einsum((a, b), "ij,jk->ik")."""
     values = Tuple(operands) if isinstance(operands, (list, tuple)) else operands

@@ -36,6 +36,17 @@ from .inference import (
     tensor_argument,
     tensors_of_tuple,
 )
+from .op_attrs import (
+    ConcatAttrs,
+    ExpandDimsAttrs,
+    FlipAttrs,
+    PermuteDimsAttrs,
+    RepeatAttrs,
+    SplitAttrs,
+    SqueezeAttrs,
+    StackAttrs,
+    TileAttrs,
+)
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -230,7 +241,7 @@ flatten.legalize_as(
 )
 
 
-@operator("relax.expand_dims", pattern=OpPattern.BROADCAST)
+@operator("relax.expand_dims", pattern=OpPattern.BROADCAST, attrs=ExpandDimsAttrs)
 def expand_dims(x: Expr, axis: int | list[int]) -> Expr:
     """The tensor with new dimensions of extent 1, at the places `axis` of the result."""
     return expand_dims.call(x, axis=axis_list(axis))
@@ -273,7 +284,7 @@ def te_expand_dims(data: te.Tensor, axis: Sequence[int]) -> te.Tensor:
 expand_dims.legalize(te_expand_dims, "expand_dims")
 
 
-@operator("relax.squeeze", pattern=OpPattern.INJECTIVE)
+@operator("relax.squeeze", pattern=OpPattern.INJECTIVE, attrs=SqueezeAttrs)
 def squeeze(x: Expr, axis: int | list[int] | None = None) -> Expr:
     """The tensor without dimensions of extent 1: those of `axis`, or all."""
     return squeeze.call(x, axis=axis_list(axis))
@@ -310,7 +321,7 @@ squeeze.reference(lambda x, axis: np.squeeze(x, None if axis is None else tuple(
 squeeze.legalize(topi.squeeze)
 
 
-@operator("relax.permute_dims", pattern=OpPattern.INJECTIVE)
+@operator("relax.permute_dims", pattern=OpPattern.INJECTIVE, attrs=PermuteDimsAttrs)
 def permute_dims(x: Expr, axes: list[int] | None = None) -> Call:
     """The tensor with its dimensions in another order: dimension i of the result is axes[i]; reversed without axes."""
     return permute_dims.call(x, axes=axis_list(axes))
@@ -376,7 +387,7 @@ def agreed_extents(
     return list(first) if agree else None
 
 
-@operator("relax.concat", pattern=OpPattern.INJECTIVE)
+@operator("relax.concat", pattern=OpPattern.INJECTIVE, attrs=ConcatAttrs)
 def concat(tensors: Any, axis: int | None = 0) -> Expr:
     """Tensors one after the other along an axis; without one, of one dimension."""
     return concat.call(_tensors(tensors), axis=None if axis is None else integer(axis))
@@ -422,7 +433,7 @@ def _legalize_concat(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(topi.concatenate, fields, 0 if axis is None else axis, primfunc_name_hint="concatenate")
 
 
-@operator("relax.stack", pattern=OpPattern.INJECTIVE)
+@operator("relax.stack", pattern=OpPattern.INJECTIVE, attrs=StackAttrs)
 def stack(tensors: Any, axis: int = 0) -> Expr:
     """Tensors of one shape along a new axis of the result."""
     return stack.call(_tensors(tensors), axis=integer(axis))
@@ -453,7 +464,7 @@ stack.legalize_as(
 )
 
 
-@operator("relax.split", pattern=OpPattern.INJECTIVE)
+@operator("relax.split", pattern=OpPattern.INJECTIVE, attrs=SplitAttrs)
 def split(x: Expr, indices_or_sections: int | list[int], axis: int = 0) -> Expr:
     """The tensor cut along an axis: into so many parts of equal size, the last maybe smaller, or at rising indices."""
     if isinstance(indices_or_sections, (list, tuple)):
@@ -530,7 +541,7 @@ def _legalize_split(builder: BlockBuilder, call: Call) -> Expr:
 # -- repeating --
 
 
-@operator("relax.repeat", pattern=OpPattern.BROADCAST)
+@operator("relax.repeat", pattern=OpPattern.BROADCAST, attrs=RepeatAttrs)
 def repeat(data: Expr, repeats: int, axis: int | None = None) -> Expr:
     """Each element `repeats` times in a row along an axis; without one, in one dimension."""
     if integer(repeats) < 0:
@@ -573,7 +584,7 @@ def te_repeat(data: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
 repeat.legalize(te_repeat, "repeat")
 
 
-@operator("relax.tile", pattern=OpPattern.BROADCAST)
+@operator("relax.tile", pattern=OpPattern.BROADCAST, attrs=TileAttrs)
 def tile(data: Expr, repeats: int | Sequence[int]) -> Expr:
     """The tensor as a whole repeated along its dimensions; the shorter of shape and repeats is filled with ones."""
     times = integers(repeats)
@@ -605,7 +616,7 @@ tile.reference(lambda data, repeats: np.tile(data, tuple(repeats)))
 tile.legalize(topi.tile)
 
 
-@operator("relax.flip", pattern=OpPattern.INJECTIVE)
+@operator("relax.flip", pattern=OpPattern.INJECTIVE, attrs=FlipAttrs)
 def flip(data: Expr, axis: int) -> Expr:
     """The tensor with the order along an axis reversed."""
     return flip.call(data, axis=integer(axis))

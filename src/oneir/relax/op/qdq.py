@@ -19,6 +19,7 @@ from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import fail, normalize_axis, tensor_argument
+from .op_attrs import QuantizeAttrs
 from .registry import inlined, operator
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def _limited(value: np.ndarray, dtype: str) -> np.ndarray:
     return np.clip(value, low, high).astype(numpy_dtype(dtype))
 
 
-@operator("relax.quantize", pattern=OpPattern.BROADCAST)
+@operator("relax.quantize", pattern=OpPattern.BROADCAST, attrs=QuantizeAttrs)
 def quantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "int8") -> Call:
     """round(data / scale) + zero_point, limited to the range of `out_dtype`.
 
@@ -116,7 +117,7 @@ def te_quantize(data: te.Tensor, scale: Any, zero_point: Any, axis: int, out_dty
     return te.compute(data.shape, element, name="quantized")
 
 
-@operator("relax.dequantize", pattern=OpPattern.BROADCAST)
+@operator("relax.dequantize", pattern=OpPattern.BROADCAST, attrs=QuantizeAttrs)
 def dequantize(data: Expr, scale: Expr, zero_point: Expr, axis: int = -1, out_dtype: str = "float32") -> Call:
     """scale * (data - zero_point), limited to the range of `out_dtype`; see `quantize`."""
     return dequantize.call(data, scale, zero_point, axis=integer(axis), out_dtype=DataType(out_dtype))

@@ -25,7 +25,7 @@ from ...ir.dtype import DataType
 from ...ir.expr import const
 from ...ir.op import Op
 from ...runtime.error import TypeMismatch
-from ..expr import Call, Constant, Expr, as_graph_expr
+from ..expr import Call, Constant, Expr, OpAttrs, TAttrs, as_graph_expr
 from ..operator_facts import (
     CallRewrite,
     FBoundIndices,
@@ -62,10 +62,13 @@ class Operator(Generic[P, R]):
     Facts live on `self.op`; `relax/operator_facts.py` lists them.
     """
 
-    def __init__(self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None):
+    def __init__(
+        self, name: str, function: Callable[P, R], pure: bool, pattern: OpPattern | None, attrs: type[OpAttrs]
+    ):
         self.function = function
         self.op = Op.register(name, description=(function.__doc__ or "").strip())
         FPurity.set(self.op, pure)
+        TAttrs.set(self.op, attrs)
         if pattern is not None:
             TOpPattern.set(self.op, int(pattern))
         functools.update_wrapper(self, function)
@@ -208,12 +211,15 @@ def with_inlined_scalars(args: Sequence[Expr]) -> list[Any]:
 
 
 def operator(
-    name: str, *, pure: bool = True, pattern: OpPattern | None = None
+    name: str, *, pure: bool = True, pattern: OpPattern | None = None, attrs: type[OpAttrs] = OpAttrs
 ) -> Callable[[Callable[P, R]], Operator[P, R]]:
-    """Registers a function as the operator of that name. `pure`: a call has no side effect."""
+    """Registers a function as the operator of that name.
+
+    `pure`: a call has no side effect. `attrs`: the class of its calls' attributes.
+    """
 
     def register(function: Callable[P, R]) -> Operator[P, R]:
-        return Operator(name, function, pure, pattern)
+        return Operator(name, function, pure, pattern, attrs)
 
     return register
 

@@ -16,13 +16,14 @@ from ..expr import Call, Expr
 from ..struct_info import VOID, StructInfo, TensorStructInfo
 from .gather import check_integers
 from .inference import fail, tensor_argument
+from .op_attrs import MultinomialFromUniformAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
 
 
-@operator("relax.multinomial_from_uniform")
+@operator("relax.multinomial_from_uniform", attrs=MultinomialFromUniformAttrs)
 def multinomial_from_uniform(prob: Expr, uniform_sample: Expr, sample_indices: Expr, dtype: str = "int64") -> Call:
     """Classes drawn from distributions, the rows of `prob`, by numbers drawn evenly from [0, 1).
 

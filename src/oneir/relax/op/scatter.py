@@ -33,6 +33,7 @@ from .inference import (
     tensors_of_tuple,
 )
 from .manipulate import tuple_fields
+from .op_attrs import IndexPutAttrs, ScatterElementsAttrs, ScatterNDAttrs, SliceScatterAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _check_dtypes(call: Call, data: TensorStructInfo, indices: TensorStructInfo,
     check_integers(call, indices)
 
 
-@operator("relax.scatter_elements")
+@operator("relax.scatter_elements", attrs=ScatterElementsAttrs)
 def scatter_elements(data: Expr, indices: Expr, updates: Expr, axis: int = 0, reduction: str = "update") -> Expr:
     """`data` with out[i][indices[i][j]] = f(out[i][indices[i][j]], updates[i][j]), for axis 1 of 2.
 
@@ -110,7 +111,7 @@ def _bound_scatter_elements(builder: BlockBuilder, call: Call) -> Expr:
     return scatter_elements(data, indices, updates, **call.attrs)
 
 
-@operator("relax.scatter_nd")
+@operator("relax.scatter_nd", attrs=ScatterNDAttrs)
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, reduction: str = "update") -> Expr:
     """`data` with the elements or parts at the places that the rows of `indices` name combined with `updates`.
 
@@ -168,7 +169,7 @@ def _bound_scatter_nd(builder: BlockBuilder, call: Call) -> Expr:
     return scatter_nd(data, indices, updates, **call.attrs)
 
 
-@operator("relax.index_put")
+@operator("relax.index_put", attrs=IndexPutAttrs)
 def index_put(data: Expr, indices: Any, values: Expr, accumulate: bool = False) -> Expr:
     """`data` with data[i0, i1, ...] = values, or (accumulate) += values; the index tensors are broadcast."""
     places = Tuple(indices) if isinstance(indices, (list, tuple)) else indices
@@ -224,7 +225,7 @@ def _bound_index_put(builder: BlockBuilder, call: Call) -> Expr:
     return index_put(data, bounded_each(builder, data, places), values, **call.attrs)
 
 
-@operator("relax.slice_scatter")
+@operator("relax.slice_scatter", attrs=SliceScatterAttrs)
 def slice_scatter(input_tensor: Expr, src: Expr, start: Any, end: Any, step: Any = 1, axis: int = 0) -> Expr:
     """The tensor with the slice start:end:step along an axis replaced by `src`."""
     bounds = [number_value(v) for v in (start, end, step)]

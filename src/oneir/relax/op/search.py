@@ -16,6 +16,7 @@ from ..struct_info import VOID, StructInfo, TensorStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import broadcast_tensor, common_dtype, fail, tensor_argument
+from .op_attrs import ArgmaxArgminAttrs
 from .registry import Operator, operator
 from .statistical import reduced
 
@@ -56,7 +57,7 @@ def _index_of(name: str, doc: str, reference: Callable[..., Any], te_function: C
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    made = operator(f"relax.{name}", pattern=OpPattern.COMM_REDUCE)(function)
+    made = operator(f"relax.{name}", pattern=OpPattern.COMM_REDUCE, attrs=ArgmaxArgminAttrs)(function)
     made.struct_info(struct_info)
 
     @made.reference

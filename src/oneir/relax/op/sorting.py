@@ -17,6 +17,7 @@ from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from . import reference as numerics
 from .arguments import integer
 from .inference import fail, normalize_axis, tensor_argument
+from .op_attrs import ArgsortAttrs, SortAttrs, TopKAttrs
 from .registry import operator
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def _checked(call: Call) -> TensorStructInfo:
     return info
 
 
-@operator("relax.sort", pattern=OpPattern.OPAQUE)
+@operator("relax.sort", pattern=OpPattern.OPAQUE, attrs=SortAttrs)
 def sort(x: Expr, axis: int = -1, descending: bool = False) -> Expr:
     """The elements along an axis in order; NaNs last, or first if descending."""
     return sort.call(x, axis=integer(axis), descending=bool(descending))
@@ -62,7 +63,7 @@ def te_sort(x: te.Tensor, axis: int, descending: bool) -> te.Tensor:
 sort.legalize(te_sort, "sort")
 
 
-@operator("relax.argsort", pattern=OpPattern.OPAQUE)
+@operator("relax.argsort", pattern=OpPattern.OPAQUE, attrs=ArgsortAttrs)
 def argsort(data: Expr, axis: int = -1, descending: bool = False, dtype: str = "int32") -> Expr:
     """The indices of the elements along an axis in order, of equals the first one first."""
     return argsort.call(data, axis=integer(axis), descending=bool(descending), dtype=DataType(dtype))
@@ -87,7 +88,7 @@ def te_argsort(data: te.Tensor, axis: int, descending: bool, dtype: str) -> te.T
 argsort.legalize(te_argsort, "argsort")
 
 
-@operator("relax.topk", pattern=OpPattern.OPAQUE)
+@operator("relax.topk", pattern=OpPattern.OPAQUE, attrs=TopKAttrs)
 def topk(
     data: Expr, k: int = 1, axis: int = -1, ret_type: str = "both", largest: bool = True, dtype: str = "int32"
 ) -> Expr:

@@ -18,6 +18,7 @@ from .arguments import integer
 from .infer_layout import reduce_layout
 from .inference import normalize_axes, normalize_axis, only, tensor_argument
 from .manipulate import axis_list, of_shape, product, unknown_shape
+from .op_attrs import ScanopAttrs, StatisticalAttrs
 from .registry import Operator, operator
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _reduction(
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    made = operator(f"relax.{name}", pattern=OpPattern.COMM_REDUCE)(function)
+    made = operator(f"relax.{name}", pattern=OpPattern.COMM_REDUCE, attrs=StatisticalAttrs)(function)
     made.infer_layout(reduce_layout)
     made.struct_info(_struct_info)
     made.reference(computed)
@@ -163,7 +164,7 @@ def _scan(name: str, doc: str, reference: Callable[..., Any], te_function: Calla
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
-    made = operator(f"relax.{name}")(function)
+    made = operator(f"relax.{name}", attrs=ScanopAttrs)(function)
     made.struct_info(_scan_struct_info)
     made.reference(computed)
     made.legalize_as(

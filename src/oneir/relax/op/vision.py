@@ -14,13 +14,16 @@ from ..expr import Call, Expr
 from ..operator_facts import OpPattern
 from ..struct_info import StructInfo, TensorStructInfo, TupleStructInfo
 from .inference import fail, tensor_argument
+from .op_attrs import AllClassNonMaximumSuppressionAttrs
 from .registry import inlined, operator
 
 if TYPE_CHECKING:
     from ..block_builder import BlockBuilder
 
 
-@operator("relax.vision.all_class_non_max_suppression", pattern=OpPattern.OPAQUE)
+@operator(
+    "relax.vision.all_class_non_max_suppression", pattern=OpPattern.OPAQUE, attrs=AllClassNonMaximumSuppressionAttrs
+)
 def all_class_non_max_suppression(
     boxes: Expr,
     scores: Expr,

@@ -19,6 +19,7 @@ from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import keep_layout, move_axes
 from ..inference import common_dtype, elementwise, fail, normalize_axis, tensor_argument
+from ..op_attrs import LeakyReluAttrs, PReluAttrs, SoftmaxAttrs, SoftplusAttrs
 from ..registry import Operator, operator
 from ..unary import clip, te_erf
 
@@ -120,7 +121,7 @@ silu = _smooth("silu", "data * sigmoid(data)", lambda x: x * numerics.sigmoid(x)
 SupportsInplace.set(silu.op, True)
 
 
-@operator("relax.nn.leakyrelu", pattern=OpPattern.ELEMENTWISE)
+@operator("relax.nn.leakyrelu", pattern=OpPattern.ELEMENTWISE, attrs=LeakyReluAttrs)
 def leakyrelu(data: Expr, alpha: float = 0.01) -> Call:
     """data where it is positive, else alpha * data."""
     return leakyrelu.call(data, alpha=float(alpha))
@@ -132,7 +133,7 @@ leakyrelu.reference(lambda data, alpha: np.where(data > 0, data, data * np.asarr
 leakyrelu.legalize(topi.nn.leaky_relu)
 
 
-@operator("relax.nn.softplus", pattern=OpPattern.ELEMENTWISE)
+@operator("relax.nn.softplus", pattern=OpPattern.ELEMENTWISE, attrs=SoftplusAttrs)
 def softplus(data: Expr, beta: float = 1.0, threshold: float = 20.0) -> Call:
     """log(1 + exp(beta * data)) / beta; data itself where beta * data exceeds the threshold."""
     return softplus.call(data, beta=float(beta), threshold=float(threshold))
@@ -150,7 +151,7 @@ def _softplus(x: np.ndarray, beta: float, threshold: float) -> np.ndarray:
 softplus.reference(numerics.in_float32(_softplus))
 
 
-@operator("relax.nn.prelu", pattern=OpPattern.BROADCAST)
+@operator("relax.nn.prelu", pattern=OpPattern.BROADCAST, attrs=PReluAttrs)
 def prelu(data: Expr, alpha: Expr, axis: int = 1) -> Call:
     """data where it is positive, else alpha * data; alpha has one element, or one for each index of `axis`."""
     return prelu.call(data, alpha, axis=integer(axis))
@@ -198,7 +199,7 @@ def _softmax_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
     return TensorStructInfo(info.shape, info.dtype, info.vdevice, info.ndim)
 
 
-@operator("relax.nn.softmax", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.softmax", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=SoftmaxAttrs)
 def softmax(data: Expr, axis: int = -1) -> Call:
     """exp(data) divided by its sum over an axis."""
     return softmax.call(data, axis=integer(axis))
@@ -217,7 +218,7 @@ softmax.legalize(topi.nn.softmax)
 softmax.fast_math(topi.nn.fast_softmax)
 
 
-@operator("relax.nn.log_softmax", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.log_softmax", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=SoftmaxAttrs)
 def log_softmax(data: Expr, axis: int = -1) -> Call:
     """The logarithm of the softmax."""
     return log_softmax.call(data, axis=integer(axis))

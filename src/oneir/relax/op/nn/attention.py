@@ -21,6 +21,7 @@ from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..arguments import integer
 from ..inference import common_dtype, fail, tensor_argument
+from ..op_attrs import AttentionAttrs
 from ..registry import Operator, operator
 from .activation import check_floats, softmax_of
 
@@ -249,7 +250,9 @@ def _legalize(builder: BlockBuilder, call: Call) -> Expr:
 
 
 def _register(name: str, function: Callable[..., Call], reference: Callable[..., np.ndarray]) -> Operator[..., Any]:
-    made: Operator[..., Any] = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made: Operator[..., Any] = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=AttentionAttrs)(
+        function
+    )
     made.compute_in_short_floats(lambda call, dtype: call)
     made.struct_info(_attention_struct_info)
     made.reference(reference)
@@ -265,7 +268,7 @@ attention_without_nan = _register("safe_attention", safe_attention, _reference_w
 # -- sequences of different lengths --
 
 
-@operator("relax.nn.attention_var_len", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.attention_var_len", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=AttentionAttrs)
 def attention_var_len(
     queries: Expr,
     keys: Expr,

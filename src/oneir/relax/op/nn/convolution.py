@@ -22,6 +22,7 @@ from .. import reference as numerics
 from ..arguments import integer
 from ..infer_layout import convolve
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
+from ..op_attrs import Conv1DAttrs, Conv1DTransposeAttrs, Conv2DAttrs, Conv2DTransposeAttrs, Conv3DAttrs
 from ..registry import Operator, operator, with_out_dtype
 from .layout import complete_padding, from_layout, in_layout, per_dimension
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from ...block_builder import BlockBuilder
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+_CONV_ATTRS = {1: Conv1DAttrs, 2: Conv2DAttrs, 3: Conv3DAttrs}
+_TRANSPOSE_ATTRS = {1: Conv1DTransposeAttrs, 2: Conv2DTransposeAttrs}
 
 
 def _attributes(name: str, dims: int, **attrs: Any) -> dict[str, Any]:
@@ -193,7 +196,7 @@ def _conv(dims: int) -> Operator[..., Call]:
     `padding` is one number, one for each spatial dimension, or those before all and then those after. The result is in
     `out_layout`, that of the data unless given, and in `out_dtype`, that of the arguments unless given.
     """
-    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=_CONV_ATTRS[dims])(function)
     made.compute_in_short_floats(with_out_dtype)
     made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout"))
     made.struct_info(_conv_struct_info(spatial))
@@ -330,7 +333,7 @@ def _conv_transpose(dims: int, te_function: Callable[..., Any]) -> Operator[...,
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"The gradient of conv{dims}d with respect to its data: each element spreads over a window."
-    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=_TRANSPOSE_ATTRS[dims])(function)
     made.compute_in_short_floats(with_out_dtype)
     # Kernels are made for the initial layouts only.
     made.infer_layout(convolve("data_layout", "kernel_layout", "out_layout", follows=False))

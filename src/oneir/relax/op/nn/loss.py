@@ -17,6 +17,7 @@ from .. import reference as numerics
 from ..arguments import integer
 from ..gather import check_integers
 from ..inference import common_dtype, common_vdevice, fail, tensor_argument
+from ..op_attrs import NLLLossAttrs
 from ..registry import operator
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def te_cross_entropy_with_logits(x: Tensor, y: Tensor) -> Tensor:
 cross_entropy_with_logits.legalize(te_cross_entropy_with_logits, "cross_entropy_with_logits")
 
 
-@operator("relax.nn.nll_loss")
+@operator("relax.nn.nll_loss", attrs=NLLLossAttrs)
 def nll_loss(
     predictions: Expr, targets: Expr, weights: Expr | None = None, reduction: str = "mean", ignore_index: int = -100
 ) -> Call:

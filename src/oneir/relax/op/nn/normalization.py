@@ -19,6 +19,7 @@ from ..arguments import integer
 from ..infer_layout import initial_of, move_axes
 from ..inference import common_dtype, fail, normalize_axes, normalize_axis, same_extent, tensor_argument
 from ..manipulate import axis_list
+from ..op_attrs import BatchNormAttrs, DropoutAttrs, GroupNormAttrs, InstanceNormAttrs, LayerNormAttrs, RMSNormAttrs
 from ..registry import operator
 from .activation import check_floats
 
@@ -64,7 +65,7 @@ def _agree(
 # -- batch_norm --
 
 
-@operator("relax.nn.batch_norm", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.batch_norm", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=BatchNormAttrs)
 def batch_norm(
     data: Expr,
     gamma: Expr,
@@ -152,7 +153,7 @@ def _legalize_batch_norm(builder: BlockBuilder, call: Call) -> Expr:
 # -- layer_norm, rms_norm --
 
 
-@operator("relax.nn.layer_norm", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.layer_norm", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=LayerNormAttrs)
 def layer_norm(
     data: Expr,
     gamma: Expr,
@@ -216,7 +217,7 @@ def te_layer_norm(
 layer_norm.legalize(te_layer_norm, "layer_norm")
 
 
-@operator("relax.nn.rms_norm", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.rms_norm", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=RMSNormAttrs)
 def rms_norm(data: Expr, weight: Expr, axes: int | list[int] = -1, epsilon: float = 1e-5) -> Call:
     """data / sqrt(mean of its squares + epsilon) * weight, the mean taken over `axes`."""
     return rms_norm.call(data, weight, axes=axis_list(axes), epsilon=float(epsilon))
@@ -264,7 +265,7 @@ def _check_channels(call: Call, builder: BlockBuilder) -> tuple[TensorStructInfo
     return data, channel
 
 
-@operator("relax.nn.group_norm", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.group_norm", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=GroupNormAttrs)
 def group_norm(
     data: Expr,
     gamma: Expr,
@@ -345,7 +346,7 @@ def te_group_norm(
 group_norm.legalize(te_group_norm, "group_norm")
 
 
-@operator("relax.nn.instance_norm", pattern=OpPattern.OUT_EWISE_FUSABLE)
+@operator("relax.nn.instance_norm", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=InstanceNormAttrs)
 def instance_norm(
     data: Expr,
     gamma: Expr,
@@ -404,7 +405,7 @@ instance_norm.legalize(te_instance_norm, "instance_norm")
 # -- dropout --
 
 
-@operator("relax.nn.dropout")
+@operator("relax.nn.dropout", attrs=DropoutAttrs)
 def dropout(data: Expr, rate: float = 0.5) -> Call:
     """In training, the data with a share `rate` of its elements set to 0 and the others scaled, and the mask.
 

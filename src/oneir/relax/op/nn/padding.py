@@ -17,6 +17,7 @@ from ...struct_info import StructInfo, TensorStructInfo
 from ..arguments import integer
 from ..inference import fail, tensor_argument
 from ..manipulate import of_shape, unknown_shape
+from ..op_attrs import PadAttrs, PixelShuffleAttrs
 from ..registry import operator
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ci
 _TOPI = {"reflect": topi.nn.reflect_pad, "replicate": topi.nn.replicate_pad, "circular": topi.nn.circular_pad}
 
 
-@operator("relax.nn.pad", pattern=OpPattern.INJECTIVE)
+@operator("relax.nn.pad", pattern=OpPattern.INJECTIVE, attrs=PadAttrs)
 def pad(data: Expr, pad_width: list[int] | tuple[int, ...], pad_mode: str = "constant", pad_value: float = 0.0) -> Call:
     """The tensor with elements around it, `pad_width` those before and after each dimension in turn.
 
@@ -75,7 +76,7 @@ def _legalize_pad(builder: BlockBuilder, call: Call) -> Expr:
     return builder.call_te(_TOPI[mode], call.args[0], before, after)
 
 
-@operator("relax.nn.pixel_shuffle", pattern=OpPattern.INJECTIVE)
+@operator("relax.nn.pixel_shuffle", pattern=OpPattern.INJECTIVE, attrs=PixelShuffleAttrs)
 def pixel_shuffle(data: Expr, upscale_factor: int) -> Call:
     """(..., C * r * r, H, W) as (..., C, H * r, W * r), where r is the factor."""
     if upscale_factor < 1:

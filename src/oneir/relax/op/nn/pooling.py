@@ -20,6 +20,14 @@ from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
 from ..infer_layout import window_layouts
 from ..inference import fail, tensor_argument
+from ..op_attrs import (
+    AdaptivePool1DAttrs,
+    AdaptivePool2DAttrs,
+    AdaptivePool3DAttrs,
+    Pool1DAttrs,
+    Pool2DAttrs,
+    Pool3DAttrs,
+)
 from ..registry import Operator, operator
 from .layout import complete_padding, from_layout, in_layout, per_dimension
 
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
     from ...block_builder import BlockBuilder
 
 _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+_POOL_ATTRS = {1: Pool1DAttrs, 2: Pool2DAttrs, 3: Pool3DAttrs}
+_ADAPTIVE_ATTRS = {1: AdaptivePool1DAttrs, 2: AdaptivePool2DAttrs, 3: AdaptivePool3DAttrs}
 _POOL: dict[int, Callable[..., Any]] = {1: topi.nn.pool1d, 2: topi.nn.pool2d, 3: topi.nn.pool3d}
 _ADAPTIVE: dict[int, Callable[..., Any]] = {
     1: topi.nn.adaptive_pool1d,
@@ -158,7 +168,7 @@ def _pool(kind: str, dims: int, default_layout: str) -> Operator[..., Call]:
     `strides` of None are the window's extents. With `ceil_mode`, a last window may reach beyond the data. With
     `count_include_pad`, padding counts as elements of a mean.
     """
-    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=_POOL_ATTRS[dims])(function)
     made.follow_precision()
     made.infer_layout(window_layouts("layout", "out_layout"))
     made.struct_info(_pool_struct_info(_SPATIAL[dims]))
@@ -237,7 +247,7 @@ def _adaptive_pool(dims: int, default_layout: str) -> Operator[..., Call]:
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = "The means of `output_size` windows that cover the data evenly; of each element unless given."
-    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE)(function)
+    made = operator(f"relax.nn.{name}", pattern=OpPattern.OUT_EWISE_FUSABLE, attrs=_ADAPTIVE_ATTRS[dims])(function)
     made.follow_precision()
     made.infer_layout(window_layouts("layout", "out_layout"))
     made.struct_info(_adaptive_struct_info(_SPATIAL[dims]))
