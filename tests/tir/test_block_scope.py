@@ -48,10 +48,23 @@ def test_dependencies_among_blocks() -> None:
     assert [k.value for k in (DepKind.RAW, DepKind.WAW, DepKind.WAR, DepKind.OPAQUE)] == [0, 1, 2, 3]
 
 
+def test_accessors_of_a_buffer_come_in_the_order_of_the_blocks() -> None:
+    sch = tir.Schedule(chain)
+    blocks = [sch.get_sref(sch.get_block(name)) for name in ("write", "read", "again")]
+    a, b, c = (
+        region.buffer for region in (blocks[0].stmt.reads[0], blocks[0].stmt.writes[0], blocks[1].stmt.writes[0])
+    )
+    scope = BlockScope(blocks)
+    assert [scope.accessors(buffer) for buffer in (a, b, c)] == [blocks[:1], blocks, blocks[1:]]
+    assert BlockScope(blocks[1:]).accessors(a) == []
+
+
 def test_a_scope_of_given_blocks() -> None:
     sch = tir.Schedule(chain)
     write, read = (sch.get_sref(sch.get_block(name)) for name in ("write", "read"))
     assert names(BlockScope([write, read]).get_deps_by_dst(read)) == [("write", "read", "RAW")]
     # In the other order, the block that reads comes first.
     assert names(BlockScope([read, write]).get_deps_by_dst(write)) == [("read", "write", "WAR")]
+    # A block of another scope has none.
+    assert not BlockScope([write]).get_deps_by_dst(read) and not BlockScope([write]).get_deps_by_src(read)
     assert StmtSRef.inline_mark() is StmtSRef.inline_mark() is not StmtSRef.root_mark()

@@ -6,7 +6,7 @@ for dependency in state.get_block_scope(root).get_deps_by_dst(consumer):
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -14,7 +14,7 @@ from typing import Any
 from ..ir.container import Array
 from ..runtime.object import Object
 from .buffer import Buffer
-from .stmt import Stmt
+from .stmt import BufferRegion, Stmt
 
 __all__ = ["BlockScope", "DepKind", "Dependency", "StmtSRef"]
 
@@ -68,37 +68,61 @@ class Dependency(Object):
 
 
 class BlockScope(Object):
-    """The dependencies among the blocks directly below a block, which are given in the order in which they run."""
+    """The dependencies among the blocks directly below a block, which are given in the order in which they run.
+
+    A schedule makes a scope anew after each change, so only who accesses which buffer is noted in advance.
+
+    `blocks` has the position of each block, `buffer_readers` and `buffer_writers` those that access a buffer, in order.
+    """
 
     def __init__(self, child_block_srefs: Iterable[StmtSRef]):
-        self.src2deps: dict[StmtSRef, list[Dependency]] = {}
-        self.dst2deps: dict[StmtSRef, list[Dependency]] = {}
+        self.blocks = {child: i for i, child in enumerate(child_block_srefs)}
+        self.buffer_readers: dict[Buffer, list[StmtSRef]] = {}
         self.buffer_writers: dict[Buffer, list[StmtSRef]] = {}
-        readers: dict[Buffer, list[StmtSRef]] = {}
-        for child in child_block_srefs:
+        for child in self.blocks:
             block = child.stmt
-            reads = dict.fromkeys(region.buffer for region in block.reads)
-            writes = dict.fromkeys(region.buffer for region in block.writes)
-            for buffer in reads:
-                self._depend(self.buffer_writers.get(buffer, ()), child, DepKind.RAW)
-            for buffer in writes:
-                self._depend(self.buffer_writers.get(buffer, ()), child, DepKind.WAW)
-                self._depend(readers.get(buffer, ()), child, DepKind.WAR)
-            for buffer in reads:
-                readers.setdefault(buffer, []).append(child)
-            for buffer in writes:
-                self.buffer_writers.setdefault(buffer, []).append(child)
+            for accessors, regions in ((self.buffer_readers, block.reads), (self.buffer_writers, block.writes)):
+                for buffer in _buffers(regions):
+                    accessors.setdefault(buffer, []).append(child)
 
-    def _depend(self, sources: Iterable[StmtSRef], dst: StmtSRef, kind: DepKind) -> None:
-        for src in sources:
-            dependency = Dependency(src, dst, kind)
-            self.src2deps.setdefault(src, []).append(dependency)
-            self.dst2deps.setdefault(dst, []).append(dependency)
+    def accessors(self, buffer: Buffer) -> list[StmtSRef]:
+        """The blocks that read or write a buffer, in order."""
+        return self._accessors([buffer])
 
     def get_deps_by_src(self, block: StmtSRef) -> Array[Dependency]:
         """The dependencies of later blocks on a block."""
-        return Array(self.src2deps.get(block, ()))
+        later = [dst for dst in self._neighbours(block) if self.blocks[dst] > self.blocks[block]]
+        return Array([d for dst in later for d in _dependencies([block], dst)])
 
     def get_deps_by_dst(self, block: StmtSRef) -> Array[Dependency]:
         """The dependencies of a block on earlier ones."""
-        return Array(self.dst2deps.get(block, ()))
+        return Array(
+            _dependencies([src for src in self._neighbours(block) if self.blocks[src] < self.blocks[block]], block)
+        )
+
+    def _neighbours(self, block: StmtSRef) -> list[StmtSRef]:
+        """The blocks that access what a block accesses; none for a block of another scope."""
+        if block not in self.blocks:
+            return []
+        return self._accessors([region.buffer for region in (*block.stmt.reads, *block.stmt.writes)])
+
+    def _accessors(self, buffers: Iterable[Buffer]) -> list[StmtSRef]:
+        found: set[StmtSRef] = set()
+        for buffer in buffers:
+            found.update(self.buffer_readers.get(buffer, ()), self.buffer_writers.get(buffer, ()))
+        return sorted(found, key=self.blocks.__getitem__)
+
+
+def _buffers(regions: Iterable[BufferRegion]) -> dict[Buffer, None]:
+    """The buffers of regions, each once."""
+    return dict.fromkeys([region.buffer for region in regions])
+
+
+def _dependencies(sources: Sequence[StmtSRef], dst: StmtSRef) -> Iterator[Dependency]:
+    """The dependencies of a block on earlier ones, which are given in order."""
+    written = [(src, _buffers(src.stmt.writes)) for src in sources]
+    for buffer in _buffers(dst.stmt.reads):
+        yield from (Dependency(src, dst, DepKind.RAW) for src, writes in written if buffer in writes)
+    for buffer in _buffers(dst.stmt.writes):
+        yield from (Dependency(src, dst, DepKind.WAW) for src, writes in written if buffer in writes)
+        yield from (Dependency(src, dst, DepKind.WAR) for src in sources if buffer in _buffers(src.stmt.reads))

@@ -207,6 +207,31 @@ def test_what_is_cheap_or_read_at_one_place_is_inlined():
     assert blocks(lambda x: op.add(op.permute_dims(op.add(x, x)), op.reshape(op.add(x, x), (6, 4)))) == 1
 
 
+def test_what_others_read_elsewhere_is_inlined_once_they_are_gone():
+    """Five exponentials are too much to compute twice, unless what reads them transposed is transposed again."""
+
+    def tower(x):
+        for _ in range(5):
+            x = op.exp(op.negative(x))
+        return x
+
+    def build(back):
+        def sum_of_both(x):
+            y = tower(x)
+            turned = op.negative(op.permute_dims(y))
+            return op.add(y, op.permute_dims(turned) if back else turned)
+
+        return kernel(sum_of_both, (6, 6))
+
+    assert [computed(scheduled(build(back)), "tir.exp") for back in (True, False)] == [2 * 5 * 36, 5 * 36]
+    x = random(6, 6)
+    expected = x.astype("float64")
+    for _ in range(5):
+        expected = np.exp(-expected)
+    np.testing.assert_allclose(outcome(build(True), x, shape=x.shape), 0 * expected, atol=1e-6)
+    np.testing.assert_allclose(outcome(build(False), x, shape=x.shape), expected - expected.T, atol=1e-6)
+
+
 def computed(func: tir.PrimFunc, name: str) -> int:
     """How many times the loops of a scheduled function compute a function of mathematics."""
     found: list[int] = []

@@ -71,19 +71,27 @@ def calls_in(expr: Any) -> Calls:
 
 
 def inline_elementwise(sch: Schedule) -> None:
-    """Inlines the blocks whose values are cheap to compute where they are used, or used in one place."""
-    changed = True
-    while changed:
-        changed = False
-        for leaf in leaves(sch) or ():
-            if leaf.reduces or not _worth_inlining(sch, leaf):
-                continue
-            try:
-                sch.compute_inline(leaf.handle)
-            except ScheduleError:
-                continue
-            changed = True
-            break
+    """Inlines the blocks whose values are cheap to compute where they are used, or used in one place.
+
+    Blocks come after those that they read. Those that stay are looked at again if others went, since these then read
+    them elsewhere.
+    """
+    left, before = leaves(sch) or [], -1
+    while len(left) != before:
+        before = len(left)
+        left = [leaf for leaf in left if not _inlined(sch, leaf)]
+
+
+def _inlined(sch: Schedule, leaf: Leaf) -> bool:
+    """Inlines a block if it is worth it."""
+    leaf.block = sch.get(leaf.handle)
+    if leaf.reduces or not _worth_inlining(sch, leaf):
+        return False
+    try:
+        sch.compute_inline(leaf.handle)
+    except ScheduleError:
+        return False
+    return True
 
 
 def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:

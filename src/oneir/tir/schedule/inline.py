@@ -147,9 +147,8 @@ def compute_inline(state: ScheduleState, sref: StmtSRef) -> None:
     if not isinstance(block.body, BufferStore):
         raise PrimitiveError(state.mod, INLINE_BODY, block)
     inliner = _InlineProducer(state, block.body, block, scope.stmt)
-    others: dict[Stmt, Stmt | None] = {
-        child.stmt: inliner(child.stmt) for child in state.child_blocks(scope) if child is not sref
-    }
+    accessors = state.get_block_scope(scope).accessors(buffer)
+    others: dict[Stmt, Stmt | None] = {child.stmt: inliner(child.stmt) for child in accessors if child is not sref}
     _remove(state, sref, scope, buffer, others, inliner.reuse)
 
 
@@ -166,7 +165,7 @@ def can_compute_inline(state: ScheduleState, sref: StmtSRef) -> bool:
         if not isinstance(block.body, BufferStore):
             return False
         inliner = _InlineProducer(state, block.body, block, scope.stmt)
-        for child in state.child_blocks(scope):
+        for child in state.get_block_scope(scope).accessors(inliner.buffer):
             if child is not sref:
                 inliner(child.stmt)
     except PrimitiveError:

@@ -190,7 +190,8 @@ class ScheduleState(Object):
 
     def is_stage_pipeline(self, block_sref: StmtSRef) -> bool:
         """Whether every block directly below a block reads only what was written before."""
-        return all(self.block_info[child].region_cover for child in self.child_blocks(block_sref))
+        block_info = self.block_info
+        return all(block_info[child].region_cover for child in self.get_block_scope(block_sref).blocks)
 
     def _get_cached_flags(self, block_sref: StmtSRef) -> CachedFlags:
         info = self.block_info[block_sref]
