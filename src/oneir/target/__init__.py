@@ -24,6 +24,7 @@ from .codegen import (
 )
 from .cpu import CPUInfo, cpu_info, resolve
 from .detect_target import detect_target_from_device
+from .memory_info import MemoryInfo
 from .tag import list_tags, register_tag
 from .target import (
     HostWithoutTarget,
@@ -50,6 +51,7 @@ __all__ = [
     "CPUInfo",
     "HostWithoutTarget",
     "InvalidOption",
+    "MemoryInfo",
     "Target",
     "TargetFeatures",
     "TargetKind",

@@ -332,6 +332,43 @@ def ptx_ldg32(dtype: str, local_ptr: Any, predicate: Any, global_ptr: Any) -> Pr
     return Call(dtype, "tir.ptx_ldg32", [local_ptr, predicate, global_ptr])
 
 
+# -- copies of an engine, and memory of a processor --
+
+for _name, _count in (
+    ("dma_copy", 5),
+    ("dma_wait", 2),
+    ("dma_start_group", 1),
+    ("dma_end_group", 1),
+    ("nd_mem_alloc_with_scope", 3),
+):
+    register(_name, OPAQUE, num_inputs=_count)
+
+
+def dma_copy(queue: Any, target: Any, source: Any, size: Any, bypass_cache: Any) -> PrimExpr:
+    """Has an engine copy `size` bytes from one address to another, after what stands in its queue."""
+    return Call("int32", "tir.dma_copy", [queue, target, source, size, bypass_cache])
+
+
+def dma_wait(queue: Any, inflight: Any) -> PrimExpr:
+    """Waits until at most `inflight` copies, or groups of them, of a queue are under way."""
+    return Call("int32", "tir.dma_wait", [queue, inflight])
+
+
+def dma_start_group(queue: Any) -> PrimExpr:
+    """Begins copies that are waited for together."""
+    return Call("int32", "tir.dma_start_group", [queue])
+
+
+def dma_end_group(queue: Any) -> PrimExpr:
+    """Ends copies that are waited for together."""
+    return Call("int32", "tir.dma_end_group", [queue])
+
+
+def nd_mem_alloc_with_scope(scope: Any, ndim: Any, shape: Any) -> PrimExpr:
+    """Memory of a scope for so many elements along `ndim` dimensions, from the runtime."""
+    return Call(HANDLE, "tir.nd_mem_alloc_with_scope", [scope, ndim, shape])
+
+
 # -- lanes --
 
 for _name in ("vectorlow", "vectorhigh", "vectorcombine", "dp4a", "get_active_lane_mask"):

@@ -106,6 +106,10 @@ def _lane_mask(run: Evaluator, call: e.Call) -> Any:
     return np.arange(lane_count(call.dtype)) + base < limit
 
 
+def _zero(run: Evaluator, call: e.Call) -> Any:
+    return np.int32(0)
+
+
 # -- addresses --
 
 
@@ -136,6 +140,17 @@ def _add_byte_offset(run: Evaluator, call: e.Call) -> Any:
 
 def _isnullptr(run: Evaluator, call: e.Call) -> Any:
     return np.bool_(run.value(call.args[0]) is None)
+
+
+def _dma_copy(run: Evaluator, call: e.Call) -> Any:
+    """The copy is made at once: a program must not depend on when it is."""
+    count = run.integer(call.args[3])
+    target, source = (run.value(a) for a in call.args[1:3])
+    byte = DataType("uint8")
+    Pointer(target.memory, target.offset, byte).array(count=count)[:] = Pointer(
+        source.memory, source.offset, byte
+    ).array(count=count)
+    return np.int32(0)
 
 
 def _alloc_workspace(run: Evaluator, call: e.Call) -> Any:
@@ -245,8 +260,12 @@ CALLS: dict[str, Callable[[Any, e.Call], Any]] = {
     "tir.tvm_access_ptr": _access_ptr,
     "tir.handle_add_byte_offset": _add_byte_offset,
     "tir.isnullptr": _isnullptr,
+    "tir.dma_copy": _dma_copy,
+    "tir.dma_wait": _zero,
+    "tir.dma_start_group": _zero,
+    "tir.dma_end_group": _zero,
     "tir.TVMBackendAllocWorkspace": _alloc_workspace,
-    "tir.TVMBackendFreeWorkspace": lambda run, call: np.int32(0),
+    "tir.TVMBackendFreeWorkspace": _zero,
     "tir.call_extern": _extern,
     "tir.call_pure_extern": _extern,
     "tir.call_llvm_intrin": _llvm,

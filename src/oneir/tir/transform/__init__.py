@@ -31,6 +31,7 @@ from .hoist_expression import (
     HoistIfThenElseConfig,
 )
 from .hoist_first_iteration import HoistFirstIteration
+from .infer_fragment import InferFragment
 from .inject_double_buffer import InjectDoubleBuffer, InjectDoubleBufferConfig
 from .inject_permuted_layout import InjectPermutedLayout
 from .inject_ptx_async_copy import InjectPTXAsyncCopy
@@ -45,15 +46,18 @@ from .legalize_float_compute import BF16ComputeLegalize, FP8ComputeLegalize, Hal
 from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize, HalfStorageLegalize
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
+from .lower_async_dma import LowerAsyncDMA
 from .lower_cross_thread_reduction import LowerCrossThreadReduction
 from .lower_custom_datatypes import LowerCustomDatatypes
 from .lower_device_kernel_launch import LowerDeviceKernelLaunch
+from .lower_device_storage_access_info import LowerDeviceStorageAccessInfo
 from .lower_init_block import LowerInitBlock
 from .lower_intrin import LowerIntrin
 from .lower_match_buffer import LowerMatchBuffer
 from .lower_opaque_block import LowerOpaqueBlock
 from .lower_thread_allreduce import LowerThreadAllreduce
 from .lower_tvm_builtin import LowerTVMBuiltin
+from .lower_vtcm_alloc import LowerVtcmAlloc
 from .lower_warp_memory import LowerWarpMemory
 from .make_internal_api import MakeInternalAPI
 from .make_packed_api import MakePackedAPI
@@ -81,6 +85,7 @@ from .skip_assert import SkipAssert
 from .split_host_device import SplitHostDevice
 from .storage_rewrite import StorageRewrite
 from .thread_sync import ThreadSync
+from .transform_mma_buffer_layout import TransformMmaBufferLayout
 from .unify_thread_binding import UnifyThreadBinding
 from .unroll_loop import UnrollLoop, UnrollLoopConfig
 from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
@@ -126,6 +131,7 @@ __all__ = [
     "HoistIfThenElseConfig",
     "HoistedConditionals",
     "HoistedLetBindings",
+    "InferFragment",
     "InjectDoubleBuffer",
     "InjectDoubleBufferConfig",
     "InjectPTXAsyncCopy",
@@ -140,15 +146,18 @@ __all__ = [
     "LiftThreadBinding",
     "LoopPartition",
     "LoopPartitionConfig",
+    "LowerAsyncDMA",
     "LowerCrossThreadReduction",
     "LowerCustomDatatypes",
     "LowerDeviceKernelLaunch",
+    "LowerDeviceStorageAccessInfo",
     "LowerInitBlock",
     "LowerIntrin",
     "LowerMatchBuffer",
     "LowerOpaqueBlock",
     "LowerTVMBuiltin",
     "LowerThreadAllreduce",
+    "LowerVtcmAlloc",
     "LowerWarpMemory",
     "MakeInternalAPI",
     "MakePackedAPI",
@@ -176,6 +185,7 @@ __all__ = [
     "SplitHostDevice",
     "StorageRewrite",
     "ThreadSync",
+    "TransformMmaBufferLayout",
     "UnifyThreadBinding",
     "UnrollLoop",
     "UnrollLoopConfig",
