@@ -23,6 +23,7 @@ from ..analysis.gemm import (
 )
 from .base import GPUScheduleRule, unroll_explicitly
 from .inlining import auto_inline_consumer_chain, auto_inline_consumers, auto_inline_producers
+from .matmul_packed_rows import MatmulPackedRows
 from .matrix_vector import is_adreno
 
 __all__ = [
@@ -101,6 +102,9 @@ class Matmul(GPUScheduleRule):
         if found is None or get_index_map(sch.get(found[0])) is None:
             return None
         (block,) = found
+        packed = MatmulPackedRows().apply(func, target)
+        if packed is not None:
+            return packed
         if not as_batched_product(sch, block):
             return None
         return self.tiled(sch, block, self.get_configs(target))
