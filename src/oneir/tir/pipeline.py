@@ -96,6 +96,7 @@ def default_gpu_passes() -> list[Pass]:
         transform.PlanAndUpdateBufferAllocationLocation(),
         transform.LowerInitBlock(),
         transform.ConvertBlocksToOpaque(),
+        transform.LowerAutoCopy(),
         transform.UnifyThreadBinding(),
         transform.LiftThreadBinding(),
         transform.CompactBufferAllocation(),

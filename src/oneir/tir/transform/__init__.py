@@ -47,6 +47,7 @@ from .legalize_float_storage import BF16StorageLegalize, FP8StorageLegalize, Hal
 from .lift_thread_binding import LiftThreadBinding
 from .loop_partition import LoopPartition, LoopPartitionConfig
 from .lower_async_dma import LowerAsyncDMA
+from .lower_auto_copy import LowerAutoCopy
 from .lower_cross_thread_reduction import LowerCrossThreadReduction
 from .lower_custom_datatypes import LowerCustomDatatypes
 from .lower_device_kernel_launch import LowerDeviceKernelLaunch
@@ -147,6 +148,7 @@ __all__ = [
     "LoopPartition",
     "LoopPartitionConfig",
     "LowerAsyncDMA",
+    "LowerAutoCopy",
     "LowerCrossThreadReduction",
     "LowerCustomDatatypes",
     "LowerDeviceKernelLaunch",
