@@ -282,6 +282,30 @@ def test_write_at_refuses_what_is_not_written():
     )
 
 
+def test_write_at_of_what_threads_sum_up_together():
+    """Each of 4×5 threads writes one element of the tile that they share."""
+
+    def scheduled(axis, memory="shared", columns=5):
+        sch = Schedule(matmul, error_render_level="fast")
+        i, j, k = sch.get_loops("C")
+        bx, tx = sch.split(i, [None, 4])
+        by, ty = sch.split(j, [None, columns])
+        sch.reorder(bx, by, *((k, tx, ty) if axis == "k" else (tx, ty, k)))
+        for loop, tag in ((bx, "blockIdx.x"), (by, "blockIdx.y"), (tx, "threadIdx.x"), (ty, "threadIdx.y")):
+            sch.bind(loop, tag)
+        return sch, sch.write_at(k if axis == "k" else ty, "C", 0, memory)
+
+    sch, copy = scheduled("ty")
+    (region,) = sch.get(copy).writes
+    assert [int(part.extent) for part in region.region] == [4, 5]
+    _, own = scheduled("ty", "local")
+    assert own is not None
+    _, partial = scheduled("k")  # each iteration adds to what the ones before have left in the copy
+    assert partial is not None
+    with pytest.raises(ScheduleError, match="are not known to write all of the region"):
+        scheduled("ty", columns=4)  # some threads of the last tile write nothing
+
+
 def test_annotate_buffer_access_symbolic():
     @T.prim_func
     def expected(a: T.handle, c: T.handle):

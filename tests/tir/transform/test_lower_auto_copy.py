@@ -167,8 +167,8 @@ def test_stores_to_the_device_are_in_the_order_of_its_memory():
     np.testing.assert_array_equal(b, a.T * np.float16(2))
 
 
-def scheduled_product(n: int, m: int, k: int) -> tir.PrimFunc:
-    """A product whose factors are copied to shared memory by `read_at`."""
+def scheduled_product(n: int, m: int, k: int, store: str = "") -> tir.PrimFunc:
+    """A product whose factors are copied to shared memory by `read_at`, and the result from there by `write_at`."""
     a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
     axis = te.reduce_axis((0, k), "k")
     sch = Schedule(te.create_prim_func([a, b, te.compute((n, m), lambda i, j: te.sum(a[i, axis] * b[axis, j], axis))]))
@@ -177,22 +177,26 @@ def scheduled_product(n: int, m: int, k: int) -> tir.PrimFunc:
     bx, ty = sch.split(i, [None, 4])
     by, tx = sch.split(j, [None, 8])
     outer, _ = sch.split(reduced, [None, 4])
-    sch.reorder(bx, by, outer)
+    sch.reorder(bx, by, ty, tx, outer) if store == "tx" else sch.reorder(bx, by, outer)
     for loop, tag in ((bx, "blockIdx.x"), (by, "blockIdx.y"), (ty, "threadIdx.y"), (tx, "threadIdx.x")):
         sch.bind(loop, tag)
-    for position in range(2):
-        copy = sch.read_at(outer, block, position, "shared")
+    copies = [sch.read_at(outer, block, position, "shared") for position in range(2)]
+    if store:
+        copies.append(sch.write_at(tx if store == "tx" else outer, block, 0, "shared"))
+    for copy in copies:
         sch.annotate(copy, "vector_bytes", 8)
     return sch.mod["main"]
 
 
-@pytest.mark.parametrize("sizes", [(8, 16, 8), (6, 12, 10)])
-def test_tiles_of_a_product_also_uneven_ones(sizes):
+@pytest.mark.parametrize(
+    ("sizes", "store"), [((8, 16, 8), ""), ((6, 12, 10), ""), ((8, 16, 8), "tx"), ((8, 16, 8), "k")]
+)
+def test_tiles_of_a_product_also_uneven_ones(sizes, store):
     n, m, k = sizes
     rng = np.random.default_rng(2)
     a, b = rng.integers(-4, 4, (n, k)).astype("float32"), rng.integers(-4, 4, (k, m)).astype("float32")
     c = np.zeros((n, m), "float32")
-    kernel = lowered(scheduled_product(n, m, k))
+    kernel = lowered(scheduled_product(n, m, k, store))
     interpret(kernel, a, b, c)
     np.testing.assert_array_equal(c, a @ b)
 

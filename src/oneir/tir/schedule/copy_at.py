@@ -69,7 +69,7 @@ def _copy_at(
     users = [b for i in places for b in found[i]]
     domain = _accessed(state, loop_sref, users, buffer, cache, write)
     if write:
-        _check_written(state, loop_sref, users, buffer, domain)
+        _check_written(state, loop_sref, users, buffer, cache, domain)
     source, target = (cache, buffer) if write else (buffer, cache)
     outer = loop_domains(loop_sref)
     realize = _copy_block(source, target, f"{buffer.name}_{memory}", outer, domain)
@@ -90,9 +90,12 @@ def _copy_at(
 def _check_written_before(
     state: ScheduleState, user: StmtSRef, buffer: Buffer, loop: For, users: Sequence[StmtSRef]
 ) -> None:
-    """Raises `PrimitiveError` for a block that updates what a buffer held before the iteration: the copy lacks it."""
+    """Raises `PrimitiveError` for a block that updates what a buffer held before the iteration: the copy lacks it.
+
+    What a reduction updates it has initialized, in the copy.
+    """
     block: Block = user.stmt
-    if not (_touches(block.reads, buffer) and _touches(block.writes, buffer)):
+    if not (_touches(block.reads, buffer) and _touches(block.writes, buffer)) or block.init is not None:
         return
     earlier = users[: users.index(user)]
     if not any(_touches(b.stmt.writes, buffer) for b in earlier) or not state.block_info[user].region_cover:
@@ -106,11 +109,19 @@ def _check_written_before(
 
 
 def _check_written(
-    state: ScheduleState, loop: StmtSRef, users: Sequence[StmtSRef], buffer: Buffer, domain: Sequence[Range]
+    state: ScheduleState,
+    loop: StmtSRef,
+    users: Sequence[StmtSRef],
+    buffer: Buffer,
+    cache: Buffer,
+    domain: Sequence[Range],
 ) -> None:
-    """Raises `PrimitiveError` for blocks that do not write all of a region: the rest of the copy would be undefined."""
+    """Raises `PrimitiveError` for blocks that do not write all of a region: the rest of the copy would be undefined.
+
+    Threads that share the memory of the copy write it together.
+    """
     written = [
-        written_region(state.realize_of(user), region, user, loop)
+        written_region(state.realize_of(user), BufferRegion(cache, region.region), user, loop)
         for user in users
         for region in user.stmt.writes
         if region.buffer is buffer
