@@ -91,6 +91,26 @@ def test_checks_of_public_forms_are_compiled_as_they_stand_and_hold(compiled: li
         ex[kernel](x, w, result[1:])
 
 
+def live_between_blocks(text: str, name: str) -> int:
+    """How many registers are live, at most, where a block of a function ends, from which blocks only lead forwards."""
+    body = text.split(f"@{name}(")[1].split("\n}")[0]
+    blocks = re.split(r"\n\w+:\n", body)
+    first: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, block in enumerate(blocks[1:]):
+        for register in re.findall(r"%v\d+", block):
+            first.setdefault(register, number)
+            last[register] = number
+    return max(sum(first[r] <= number < last[r] for r in first) for number in range(len(blocks)))
+
+
+def test_checks_of_many_arguments_keep_few_values_in_registers(compiled: list[str]) -> None:
+    for layers in (4, 24):
+        relax.build(model(layers)[0])
+    few, many = (live_between_blocks(text, "__oneir_forward") for text in compiled if "@__oneir_forward(" in text)
+    assert few == many < 4
+
+
 @pytest.mark.parametrize("file", ["model.so", "model.tar"])
 def test_files_hold_the_public_forms_too(file: str, tmp_path, compiled: list[str]) -> None:
     ex = relax.build(model(2)[0])

@@ -56,6 +56,10 @@ class FunctionEmitter(StmtEmitter):
         self.restrict: bool = outer.restrict if outer else False
         self.only_checks = False
         """Whether this function checks arguments, and leaves all else to another one, that of its compute scope."""
+        self.in_memory = False
+        """Whether variables are kept on the stack, as in functions that are compiled as they stand: LLVM would look for
+        registers that keep hundreds of arguments through all checks for longer than it compiles the kernels."""
+        self.slots: dict[e.Var, str] = {}
         self.captures_unaliased = False
         self.result = "%result"
         self.device_id: e.PrimExpr = outer.device_id if outer else e.IntImm("int32", 0)
@@ -65,6 +69,9 @@ class FunctionEmitter(StmtEmitter):
         found = self.values.get(var)
         if found is not None:
             return found
+        slot = self.slots.get(var)
+        if slot is not None:
+            return self.w.value(f"load {register_type(var.dtype)}, ptr {slot}, align 8")
         if self.outer is None:
             raise CompileError(f"the variable `{var.name}` is used before it is defined{where(var)}")
         value = self.outer.lookup(var)
@@ -78,7 +85,12 @@ class FunctionEmitter(StmtEmitter):
         return parameter
 
     def define(self, var: e.Var, value: str) -> None:
-        self.values[var] = value
+        if not self.in_memory or not value.startswith("%"):
+            self.values[var] = value
+            return
+        llvm_type = register_type(var.dtype)
+        slot = self.slots[var] = self.w.stack(llvm_type, 8)
+        self.w.emit(f"store {llvm_type} {value}, ptr {slot}, align 8")
 
     def fail(self, kind: str, message: str) -> None:
         w = self.w

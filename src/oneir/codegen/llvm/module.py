@@ -70,6 +70,7 @@ def _emit(module: ModuleText, mod: IRModule, symbol: str, func: PrimFunc) -> Non
         parameters.append("i32 %depth")
         emitter.define(DEPTH, "%depth")
         emitter.check_depth()
+    emitter.in_memory = convention == PACKED
     emitter.stmt(func.body)
     linkage = "" if "global_symbol" in func.attrs else "hidden" if SHARED in func.attrs else "internal"
     emitter.finish(linkage, symbol, parameters, inline=SHARED not in func.attrs)
