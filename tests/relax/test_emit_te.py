@@ -95,6 +95,22 @@ def test_functions_of_users_are_asked_each_time() -> None:
     assert bb.call_te(scale, x).args[0] is not bb.call_te(scale, x).args[0]
 
 
+def test_symbolic_extents_are_the_same_where_their_variables_are(made: list[Any]) -> None:
+    bb = relax.BlockBuilder()
+    n, m = tir.Var("n", "int64"), tir.Var("n", "int64")
+
+    def call(extent: Any, *rest: int) -> relax.Call:
+        return bb.call_te(topi.strided_slice, relax.Var("x", R.Tensor((extent, 8), "float32")), [1, 0], [extent, *rest])
+
+    calls = [call(n * 2 + 1, 8), call(n * 2 + 1, 8), call(n * 2, 8), call(m * 2, 8), call(n * 2, 7)]
+    assert len(made) == 4
+    assert calls[0].args[0] is calls[1].args[0]
+    assert calls[0].args[0] is not calls[2].args[0] is not calls[4].args[0]
+    # Both need the value of n, which the shape n * 2 + 1 does not give by itself.
+    assert [list(c.args[2].values) for c in calls[:4]] == [[n], [n], [n], [m]]
+    assert [c.sinfo_args[0].shape.values[0] for c in calls[:2]] == [calls[0].sinfo_args[0].shape.values[0]] * 2
+
+
 def test_symbolic_shapes_keep_their_symbolic_arguments() -> None:
     bb = relax.BlockBuilder()
     n = tir.Var("n", "int64")

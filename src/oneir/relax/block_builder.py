@@ -39,6 +39,7 @@ from .expr import (
     Function,
     MatchCast,
     SeqExpr,
+    ShapeExpr,
     Tuple,
     Var,
     VarBinding,
@@ -184,8 +185,8 @@ class BlockBuilder:
         self._values: dict[Var, Expr] = {}
         self._functions: list[FunctionScope] = []
         self._known: dict[Hashable, list[GlobalVar]] | None = None
-        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, StructInfo | list[StructInfo]]] = {}
-        """The functions that `call_te` made, with the struct info of their results."""
+        self._made: dict[Hashable, tuple[GlobalVar, BaseFunc, StructInfo | list[StructInfo], ShapeExpr | None]] = {}
+        """The functions that `call_te` made, with the struct info of their results and their symbolic arguments."""
         for var in self.mod.functions:
             self._names.reserve(var.name_hint)
 
@@ -552,12 +553,12 @@ class BlockBuilder:
         key = key_of(func, args, kwargs)
         made = None if key is None else self._made.get(key)
         if made is not None and self.mod.functions.get(made[0]) is made[1]:
-            return call_tir(made[0], Tuple(graph_values(args, kwargs)), made[2])
+            return call_tir(made[0], Tuple(graph_values(args, kwargs)), *made[2:])
         prim_func, values, infos, tir_vars = gen_call_tir_inputs(func, *args, **kwargs)
         gvar = self.add_func(prim_func, name)
         info = infos if len(infos) > 1 else infos[0]
         if key is not None:
-            self._made[key] = gvar, self.mod.functions[gvar], info
+            self._made[key] = gvar, self.mod.functions[gvar], info, tir_vars
         return call_tir(gvar, Tuple(values), info, tir_vars)
 
     def call_te_with_grad(

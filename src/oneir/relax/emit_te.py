@@ -10,7 +10,7 @@ from types import FunctionType
 from typing import Any
 
 from ..ir.container import Array
-from ..ir.expr import FloatImm, IntImm, PrimExpr
+from ..ir.expr import BinaryOpExpr, FloatImm, IntImm, PrimExpr
 from ..ir.expr import Var as TirVar
 from ..ir.visitor import Visitor
 from ..runtime.error import InvalidValue, TypeMismatch
@@ -184,7 +184,8 @@ def graph_values(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Expr]:
 def key_of(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable | None:
     """A key that is equal where a TE function makes the same kernel, up to names; None if that is not known.
 
-    It is for the functions of operators, which compute what they give from their arguments alone, at fixed shapes.
+    It is for the functions of operators, which compute what they give from their arguments alone. Extents may be
+    variables, and what is computed from two numbers.
     """
     own = isinstance(func, FunctionType) and func.__module__.startswith(_OPERATORS)
     if not own or "<locals>" in func.__qualname__:
@@ -211,6 +212,10 @@ def _key(value: Any) -> Hashable:
         return tuple([_key(v) for v in value])
     if isinstance(value, (IntImm, FloatImm)):
         return str(value.dtype), _key(value.value)
+    if isinstance(value, TirVar):
+        return TirVar, value
+    if isinstance(value, BinaryOpExpr):
+        return type(value), _key(value.a), _key(value.b)
     if isinstance(value, (StringImm, DataTypeImm)):
         return _key(value.value)
     if isinstance(value, Tuple):
