@@ -108,6 +108,12 @@ class VirtualMachine(Object):
         """The machine itself, which has its functions by name."""
         return self
 
+    @property
+    def imports(self) -> list[Any]:
+        """Where the program finds functions: the module of its kernels, if it has any, then the imported modules."""
+        library = self.executable.library
+        return [*([] if library is None else [library]), *self.executable.imports]
+
     def __getitem__(self, key: str) -> Callable[..., Any]:
         """The function of that name: one of the program, one kept by `save_function`, or one of the machine's own.
 
