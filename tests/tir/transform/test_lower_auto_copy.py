@@ -226,6 +226,19 @@ def test_copies_that_cannot_be_divided_stay():
                         S[j] = A[j]
 
     @T.prim_func
+    def as_often_as_a_thread_says(A: T.Buffer((8,), "float32"), N: T.Buffer((32,), "int32")):
+        for tx in T.thread_binding(32, "threadIdx.x"):
+            S = T.alloc_buffer((8,), scope="shared")
+            n: T.int32 = N[tx]
+            for i in range(n):
+                with T.block():
+                    T.reads(A[0:8])
+                    T.writes(S[0:8])
+                    T.block_attr({"auto_copy": True})
+                    for j in range(8):
+                        S[j] = A[j]
+
+    @T.prim_func
     def to_registers(A: T.Buffer((8,), "float32")):
         for tx in T.thread_binding(32, "threadIdx.x"):
             S = T.alloc_buffer((8,), scope="local")
@@ -245,7 +258,7 @@ def test_copies_that_cannot_be_divided_stay():
             for j in range(8):
                 S[j] = A[j]
 
-    for func in (by_thread, under_a_condition, to_registers, on_a_processor):
+    for func in (by_thread, under_a_condition, as_often_as_a_thread_says, to_registers, on_a_processor):
         unchanged(transform.LowerAutoCopy(), func)
 
 

@@ -30,9 +30,9 @@ from ...ir.visitor import Mapper, post_order_visit
 from ..buffer import decl_buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, SeqStmt, Stmt
+from ..stmt import Block, BlockRealize, BufferStore, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, While
 from ..stmt_functor import substitute
-from .analyzed import uses
+from .analyzed import reads, uses
 from .pass_base import PrimFuncPass
 
 _THREADS = ("threadIdx.z", "threadIdx.y", "threadIdx.x")
@@ -60,7 +60,7 @@ class _Lower(Mapper):
 
     def visit_For(self, node: For) -> Any:
         if node.thread_binding is None:
-            return self.generic_visit(node)
+            return self.branch(node, node.min, node.extent)
         outer, whole = self.threads, self.extents is None
         if whole:
             self.extents = _thread_extents(node)
@@ -73,19 +73,36 @@ class _Lower(Mapper):
         return new
 
     def visit_IfThenElse(self, node: IfThenElse) -> Any:
-        outer, self.divergent = self.divergent, self.divergent or uses(node.condition, self.threads)
+        return self.branch(node, node.condition)
+
+    def visit_While(self, node: While) -> Any:
+        return self.branch(node, node.condition)
+
+    def visit_LetStmt(self, node: LetStmt) -> Any:
+        outer = self.threads
+        if self.differs(node.value):
+            self.threads = {*outer, node.var}
+        new = self.generic_visit(node)
+        self.threads = outer
+        return new
+
+    def visit_BlockRealize(self, node: BlockRealize) -> Any:
+        if not node.block.annotations.get("auto_copy") or self.extents is None:
+            return self.branch(node, node.predicate)
+        if self.divergent or uses(node, self.threads):
+            return node
+        return node.replace(block=_divided(node.block, self.extents))
+
+    def branch(self, node: Stmt, *decisions: PrimExpr) -> Any:
+        """What only some threads may run, or not equally often, if decisions differ between them."""
+        outer, self.divergent = self.divergent, self.divergent or any(map(self.differs, decisions))
         new = self.generic_visit(node)
         self.divergent = outer
         return new
 
-    def visit_BlockRealize(self, node: BlockRealize) -> Any:
-        alike = not self.divergent and not uses(node, self.threads)
-        if node.block.annotations.get("auto_copy") and self.extents is not None and alike:
-            return node.replace(block=_divided(node.block, self.extents))
-        outer, self.divergent = self.divergent, self.divergent or uses(node.predicate, self.threads)
-        new = self.generic_visit(node)
-        self.divergent = outer
-        return new
+    def differs(self, value: PrimExpr) -> bool:
+        """Whether a value may be another one in each thread: it may lie in registers."""
+        return uses(value, self.threads) or reads(value)
 
 
 def _thread_extents(kernel: For) -> dict[str, int]:
