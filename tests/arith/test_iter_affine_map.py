@@ -332,6 +332,17 @@ def test_iter_map_simplify_without_the_predicate() -> None:
     assert found[0] is i
 
 
+def test_other_operations_end_the_search_in_an_index_and_not_in_the_predicate() -> None:
+    ranges = domains({i: (0, 7), j: (0, 3)})
+    simplified = arith.iter_map_simplify([(i * 4 + j) // 4, j], ranges, e.Min(i, j) < 3)
+    assert [str(index) for index in simplified] == ["i", "j"]
+    index = [(e.Min(i, j) * 4 + j) // 4]
+    assert list(arith.iter_map_simplify(index, ranges, i + j < 6)) == index
+    for predicate in (True, i < 6):
+        reason = arith.detect_iter_map(index, ranges, predicate).errors[0]
+        assert reason == "T.min(i, j) is no sum, multiple, quotient or remainder of iterators"
+
+
 def test_iter_map_simplify_divides_terms_on_demand() -> None:
     found = arith.iter_map_simplify([(i * 4 + j) // 8], domains({i: (0, 7), j: (0, 3)}), fused_first=False)
     assert structural_equal(found[0], i // 2)

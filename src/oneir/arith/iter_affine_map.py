@@ -28,7 +28,7 @@ from .iter_map import (
     normalize_iter_map_to_expr,
 )
 from .iter_map_rewriter import IterMapRewriter
-from .sizes import NoMatch
+from .sizes import NoMatch, OtherOperation
 
 
 def detect_iter_map(
@@ -99,6 +99,8 @@ def detect(
                 sums = rewriter.rewrite(indices, condition)
                 rewriter.check(sums, check_level)
             return rewriter, sums
+        except OtherOperation:
+            raise
         except NoMatch as found:
             reason = found
     raise reason
@@ -148,6 +150,8 @@ def iter_map_simplify(
             _, sums = detect(
                 exprs, input_iters, condition, check_level, simplify_trivial_iterators, fused_first=fused_first
             )
+        except OtherOperation:
+            break
         except NoMatch:
             continue
         return Array(

@@ -23,7 +23,7 @@ from .iter_map import (
     is_number,
     normalize_iter_map_to_expr,
 )
-from .sizes import NoMatch, Sizes, assume_positive
+from .sizes import NoMatch, OtherOperation, Sizes, assume_positive
 
 _PASSES = 8
 """How often padding may grow before it is taken to grow without end."""
@@ -184,7 +184,7 @@ class IterMapRewriter:
             return self.sum((), self.sizes.of(expr.value))
         if not self._uses_iterators(expr):
             return self.sum((), self.sizes.of(expr))
-        raise NoMatch(f"{expr} is no sum, multiple, quotient or remainder of iterators")
+        raise OtherOperation(f"{expr} is no sum, multiple, quotient or remainder of iterators")
 
     def _uses_iterators(self, expr: PrimExpr) -> bool:
         found = False
@@ -462,7 +462,11 @@ class IterMapRewriter:
             if not comparisons:
                 raise NoMatch(f"the predicate {condition} is no bound of a sum of iterators")
             for a, b, offset in comparisons:
-                self._bound(self.add(self.visit(a), self.visit(b), self.sizes.of(-1)), offset, condition)
+                try:
+                    total = self.add(self.visit(a), self.visit(b), self.sizes.of(-1))
+                except OtherOperation as reason:  # an index may match where there is no predicate
+                    raise NoMatch(*reason.args) from None
+                self._bound(total, offset, condition)
 
     def _iterators_in(self, condition: PrimExpr) -> int:
         found: set[Var] = set()

@@ -16,6 +16,10 @@ class NoMatch(Exception):
     """An expression does not have the required form; the message says why."""
 
 
+class OtherOperation(NoMatch):
+    """An index has an operation that no iteration map has, whatever is known of its iterators."""
+
+
 def assume_positive(size: PrimExpr, analyzer: Analyzer) -> None:
     """Has an analyzer assume, for as long as it lives, that a size, and each factor of it, is at least one."""
     if isinstance(size, e.Mul):
