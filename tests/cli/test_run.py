@@ -198,9 +198,18 @@ def test_numbers_that_are_none(cli):
     assert fails(cli(*run)).endswith("the input `k` is no tensor of known dtype and rank: give it with --input k=...")
 
 
-def test_a_folder_that_is_not_there(cli):
-    assert fails(cli("compile", "{models}/graph.json", "-o", "nowhere/graph.so")) == (
-        "oneir compile: cannot write nowhere/graph.so: the directory nowhere does not exist"
+@pytest.mark.parametrize(
+    ("command", "option", "file"),
+    [
+        ("compile", "-o", "graph.so"),
+        ("compile", "--header", "m.h"),
+        ("import", "-o", "m.py"),
+        ("run", "--output", "r.npz"),
+    ],
+)
+def test_a_directory_that_is_not_there_is_found_before_the_model_is_read(cli, command, option, file):
+    assert fails(cli(command, "{models}/none.json", option, f"nowhere/{file}")) == (
+        f"oneir {command}: cannot write nowhere/{file}: the directory nowhere does not exist"
     )
 
 

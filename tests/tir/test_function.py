@@ -104,6 +104,21 @@ def test_intrinsics_are_registered_once():
     assert TensorIntrin.get("test.store") is again
 
 
+def test_intrinsics_that_are_provided_are_made_when_they_are_asked_for():
+    made = []
+
+    def make(name):
+        made.append(name)
+        return described, described
+
+    TensorIntrin.provide("test.provided", make, "test.provided")
+    assert made == []
+    assert TensorIntrin.get("test.provided") is TensorIntrin.get("test.provided")
+    assert made == ["test.provided"]
+    with pytest.raises(OneIRError, match=r"'test\.provided' is registered already"):
+        TensorIntrin.provide("test.provided", make, "test.provided")
+
+
 def test_unknown_intrinsics():
     assert TensorIntrin.get("test.none", allow_missing=True) is None
     with pytest.raises(NotRegistered, match=r"no tensor intrinsic 'test\.none' is registered"):

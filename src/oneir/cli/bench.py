@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..relax.frontend.torch.exported_file import load_exported
 from ..runtime.error import ExecutionError, InvalidValue, UnsupportedError
 from ..runtime.signature import Signature
 from ..runtime.tensor import Tensor
@@ -184,6 +183,8 @@ def _examples(path: Path) -> list[tuple[int, ...]]:
     if path.suffix != ".pt2":
         return []
     from torch.utils import _pytree as pytree
+
+    from ..relax.frontend.torch.exported_file import load_exported
 
     return [tuple(getattr(leaf, "shape", ())) for leaf in pytree.tree_leaves(load_exported(path).example_inputs)]
 

@@ -13,7 +13,7 @@ from ..ir.transform import PassContext
 from ..runtime.error import InvalidValue, UnsupportedError
 from ..runtime.module import Module
 from ..target.target import Target
-from .console import progress, size_text, writing
+from .console import expect_directories_of, progress, size_text, writing
 from .model import add_model_argument, add_target_argument, load_model
 
 _EPILOG = """\
@@ -57,6 +57,7 @@ def run(options: argparse.Namespace) -> None:
     if str(options.model) == "-" and options.output is None:
         raise InvalidValue("a model from stdin has no name: say with -o which file to write")
     output: Path = options.output or options.model.with_suffix(".so")
+    expect_directories_of(output, options.header, options.weights)
     timing, target = PassTimingInstrument(), Target(options.target)
     with progress(f"compiling {options.model.name}", 3) as step:
         step("reading the model")

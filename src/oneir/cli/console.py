@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..runtime.library import expect_directory_of
+
 
 def table(rows: Sequence[Sequence[object]], align: str, indent: str = "") -> str:
     """Rows as lines with aligned columns; `align` has `<` or `>` for each column. Nothing pads the last column."""
@@ -49,6 +51,13 @@ def print_code(text: str, language: str) -> None:
 
     # Plain text keeps the terminal's own colour; what is wider than the terminal goes on in its next line.
     Console().print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True, end="")
+
+
+def expect_directories_of(*paths: Path | None) -> None:
+    """Raises `LibraryError` for a file to be written whose directory does not exist: before the work is done for it."""
+    for path in paths:
+        if path is not None:
+            expect_directory_of(path)
 
 
 @contextmanager

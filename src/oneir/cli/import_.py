@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..runtime.error import UnsupportedError
-from .console import progress, size_text, writing
+from .console import expect_directories_of, progress, size_text, writing
 from .model import add_model_argument, load_model
 
 _EPILOG = """\
@@ -51,6 +51,7 @@ def run(options: argparse.Namespace) -> None:
     to_stdout = str(output) == "-"
     if output is not None and not to_stdout and output.suffix not in (".json", ".py"):
         raise UnsupportedError(f"modules are written as .json or .py (TVMScript), found {output}")
+    expect_directories_of(None if to_stdout else output)
     with progress(f"importing {options.model.name}", 3) as step:
         step("reading the model")
         start = time.perf_counter()

@@ -13,7 +13,6 @@ from typing import Any
 
 from ..ir.json import load_json
 from ..ir.module import BaseFunc, IRModule
-from ..relax.frontend.torch.exported_file import load_exported
 from ..runtime.device import Device, cpu
 from ..runtime.error import InvalidValue, LibraryError, OneIRError, ParseError, UnsupportedError
 from ..runtime.module import Module, load_module
@@ -204,7 +203,7 @@ def _shapes(items: Sequence[str]) -> dict[str, list[int | str]]:
 
 
 def _exported_program(path: Path) -> IRModule:
-    program = load_exported(path)
     from ..relax.frontend.torch import from_exported_program
+    from ..relax.frontend.torch.exported_file import load_exported
 
-    return from_exported_program(program)
+    return from_exported_program(load_exported(path))

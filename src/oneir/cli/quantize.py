@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..runtime.error import InvalidValue, UnsupportedError
-from .console import counted, progress, size_text, table, writing
+from .console import counted, expect_directories_of, progress, size_text, table, writing
 
 if TYPE_CHECKING:
     from ..driver.load import Model
@@ -89,6 +89,7 @@ def run(options: argparse.Namespace) -> None:
         raise InvalidValue(f"{options.model} is an ONNX model: {what}")
     if not 50 < options.percentile <= 100:
         raise InvalidValue(f"expected a percentile above 50 and at most 100, found {options.percentile:g}")
+    expect_directories_of(options.output)
     from ..driver.load import load
     from ..relax.frontend.onnx import from_onnx
     from ..relax.frontend.onnx.model import read_model

@@ -20,7 +20,7 @@ from ..runtime.signature import Param, Signature
 from ..runtime.tensor import Tensor
 from ..runtime.vm import Executable, VirtualMachine
 from ..runtime.vm.program import VMFunction
-from .console import counted, progress, table, time_text, writing
+from .console import counted, expect_directories_of, progress, table, time_text, writing
 from .inputs import Inputs
 from .model import add_shape_option, load_program
 
@@ -82,6 +82,7 @@ def run(options: argparse.Namespace) -> None:
     """Runs the command."""
     if options.output is not None and options.output.suffix != ".npz":
         raise InvalidValue(f"--output is an archive of arrays, FILE.npz, found {options.output}")
+    expect_directories_of(options.output)
     where = device(options.device)
     function = _function(load_program(options.program, options.shape, where), options.function, where)
     profiled = options.profile or options.trace is not None

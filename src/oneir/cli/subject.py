@@ -11,7 +11,6 @@ import numpy as np
 
 from ..bench.contestant import load_arrays
 from ..ir.module import IRModule
-from ..relax.frontend.torch.exported_file import load_exported
 from .model import load_model
 
 
@@ -37,6 +36,8 @@ class ModelFile:
         """PyTorch's module, and what to call it with: the arrays in the structure that the program takes."""
         import torch
         from torch.utils import _pytree as pytree
+
+        from ..relax.frontend.torch.exported_file import load_exported
 
         program = load_exported(self.path)
         tensors = [torch.from_numpy(x) for x in self.inputs()]
@@ -81,6 +82,8 @@ class ModelFile:
         """Writes the model in ONNX."""
         if self.path.suffix != ".onnx":
             torch = importlib.import_module("torch")
+            from ..relax.frontend.torch.exported_file import load_exported
+
             torch.onnx.export(load_exported(self.path), (), str(path), dynamo=True, verbose=False)
             return
         onnx = importlib.import_module("onnx")

@@ -17,7 +17,6 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from ..ir.module import IRModule
-from ..relax.frontend.torch.exported_file import load_exported
 from ..runtime.device import Device, cpu
 from ..runtime.error import InvalidValue, UnsupportedError
 from ..runtime.module import load_module
@@ -178,6 +177,7 @@ def _from_file(path: Path, shapes: Mapping[str, Sequence[int | str]] | None) -> 
         raise UnsupportedError(f"shapes are for ONNX models; the inputs of a {path.suffix} file have their shapes")
     if path.suffix == ".pt2":
         from ..relax.frontend.torch import from_exported_program
+        from ..relax.frontend.torch.exported_file import load_exported
 
         return from_exported_program(load_exported(path))
     loaded = load_module(path)

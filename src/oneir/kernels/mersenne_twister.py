@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.expr import PrimExpr
-from ..relax.frontend.torch import random_numbers
+from ..relax import script_kernels as kernels
 from ..script import tir as T
 from ..tir.buffer import Buffer
 from ..tir.function import PrimFunc
@@ -24,7 +24,7 @@ def _tempered(word: PrimExpr) -> PrimExpr:
     return word ^ word >> T.uint32(18)
 
 
-@random_numbers.bernoulli_kernel.provide
+@kernels.bernoulli.provide
 def bernoulli() -> PrimFunc:
     """Draws n > 0 booleans, each true with a probability of `limit / 2**53`, and moves the state on.
 

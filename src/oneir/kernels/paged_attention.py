@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ..ir import operators as ops
 from ..ir.expr import PrimExpr
-from ..relax import paged_kernels as kernels
+from ..relax import script_kernels as kernels
 from ..runtime.error import InvalidValue
 from ..script import tir as T
 from ..tir import op as tir_op

@@ -7,7 +7,7 @@ They are loops without a schedule, so that those of any target serve them. `page
 from __future__ import annotations
 
 from ..ir.expr import PrimExpr
-from ..relax import paged_kernels as kernels
+from ..relax import script_kernels as kernels
 from ..script import tir as T
 from ..tir.function import PrimFunc
 

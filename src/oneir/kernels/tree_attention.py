@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..relax import paged_kernels as kernels
+from ..relax import script_kernels as kernels
 from ..script import tir as T
 from ..tir.buffer import Buffer
 from ..tir.function import PrimFunc

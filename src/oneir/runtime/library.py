@@ -107,13 +107,18 @@ def _kernels(objects: Sequence[bytes]) -> list[str]:
     return sorted(name for name in defined if is_record(name))
 
 
+def expect_directory_of(path: Path) -> None:
+    """Raises `LibraryError` if the directory in which a file is to be written does not exist."""
+    if not path.parent.is_dir():
+        raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
+
+
 def write_file(path: Path, parts: Iterable[bytes | memoryview]) -> None:
     """Writes a file in one step: whoever reads it finds the old one or the new one.
 
     Raises `LibraryError` where it cannot be written; then nothing of it is left.
     """
-    if not path.parent.is_dir():
-        raise LibraryError(f"cannot write {path}: the directory {path.parent} does not exist")
+    expect_directory_of(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with temporary.open("wb") as file:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ..ir.attrs import DictAttrs, as_dict_attrs
@@ -134,6 +135,16 @@ class TensorIntrin(Node):
         return intrin
 
     @staticmethod
+    def provide(name: str, make: Callable[..., tuple[PrimFunc, PrimFunc]], *arguments: object) -> None:
+        """Registers an intrinsic whose description and implementation `make(*arguments)` gives when it is asked for.
+
+        Hardware has hundreds of them, and a program needs few.
+        """
+        if name in _intrinsics:
+            raise NotRegistered(f"a tensor intrinsic {name!r} is registered already")
+        _intrinsics[name] = functools.partial(make, *arguments)
+
+    @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
         """The intrinsic of that name."""
         intrin = _intrinsics.get(name)
@@ -141,7 +152,9 @@ class TensorIntrin(Node):
             raise NotRegistered(
                 f"no tensor intrinsic {name!r} is registered; there are {', '.join(sorted(_intrinsics)) or 'none'}"
             )
-        return intrin
+        if intrin is None or isinstance(intrin, TensorIntrin):
+            return intrin
+        return TensorIntrin.register(name, *intrin(), override=True)
 
 
-_intrinsics: dict[str, TensorIntrin] = {}
+_intrinsics: dict[str, TensorIntrin | Callable[[], tuple[PrimFunc, PrimFunc]]] = {}

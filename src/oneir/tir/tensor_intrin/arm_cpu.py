@@ -46,5 +46,5 @@ def _neon(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
 _DTYPES = ("int8", "int8", "int32")
 ARM_DOT_4x4_i8_SDOT_INTRIN = "dot_4x4_i8i8s32_sdot"
 ARM_DOT_4x4_i8_NEON_INTRIN = "dot_4x4_i8i8s32_neon"
-TensorIntrin.register(ARM_DOT_4x4_i8_SDOT_INTRIN, *dot_product(4, 4, _DTYPES, _sdot))
-TensorIntrin.register(ARM_DOT_4x4_i8_NEON_INTRIN, *dot_product(4, 4, _DTYPES, _neon))
+TensorIntrin.provide(ARM_DOT_4x4_i8_SDOT_INTRIN, dot_product, 4, 4, _DTYPES, _sdot)
+TensorIntrin.provide(ARM_DOT_4x4_i8_NEON_INTRIN, dot_product, 4, 4, _DTYPES, _neon)

@@ -269,18 +269,17 @@ def _register_all() -> None:
             for scope, dyn in _SCOPES.items():
                 for matrix in "AB":
                     name = f"mma_ldmatrix_{short}_{matrix.lower()}{suffix}{dyn}"
-                    TensorIntrin.register(name, *get_ldmatrix_intrin(k, dtype, matrix, transposed, scope))
+                    TensorIntrin.provide(name, get_ldmatrix_intrin, k, dtype, matrix, transposed, scope)
         for out in sums:
-            functions = get_mma_intrin(k, dtype, dtype, out)
             for suffix in ("", "_trans_a", "_trans_b", "_trans_a_trans_b"):
-                TensorIntrin.register(f"mma_{short}{short}{_SHORT[out]}{suffix}", *functions)
+                TensorIntrin.provide(f"mma_{short}{short}{_SHORT[out]}{suffix}", get_mma_intrin, k, dtype, dtype, out)
     for out in ("float16", "float32", "int32"):
         short = _SHORT[out]
-        TensorIntrin.register(f"mma_fill_16x16_{short}", *get_mma_fill_intrin(out, 8))
+        TensorIntrin.provide(f"mma_fill_16x16_{short}", get_mma_fill_intrin, out, 8)
         for scope in ("global", *_SCOPES):
             name = f"mma_store_16x16_{short}_{scope.replace('.', '_')}_"
-            TensorIntrin.register(name, *get_mma_store_intrin(out, 8, scope))
-            TensorIntrin.register(f"{name}simple_", *get_mma_store_intrin(out, 8, scope, False))
+            TensorIntrin.provide(name, get_mma_store_intrin, out, 8, scope)
+            TensorIntrin.provide(f"{name}simple_", get_mma_store_intrin, out, 8, scope, False)
 
 
 def _register_wmma() -> None:
@@ -289,15 +288,15 @@ def _register_wmma() -> None:
         for scope in _SCOPES:
             for matrix, fragment in (("A", a_scope), ("B", b_scope)):
                 name = f"wmma_load_16x16x16_f16_{matrix.lower()}{suffix}_{scope.replace('.', '_')}"
-                TensorIntrin.register(name, *get_ldmatrix_intrin(16, "float16", matrix, transposed, scope, fragment))
+                TensorIntrin.provide(name, get_ldmatrix_intrin, 16, "float16", matrix, transposed, scope, fragment)
         for out in _ACCUMULATORS["float16"]:
-            functions = get_mma_intrin(16, "float16", "float16", out, False, transposed, scopes)
-            TensorIntrin.register(f"wmma_sync_16x16x16_f16f16{_SHORT[out]}{suffix}", *functions)
+            name = f"wmma_sync_16x16x16_f16f16{_SHORT[out]}{suffix}"
+            TensorIntrin.provide(name, get_mma_intrin, 16, "float16", "float16", out, False, transposed, scopes)
     for out in _ACCUMULATORS["float16"]:
-        TensorIntrin.register(f"wmma_fill_16x16x16_{_SHORT[out]}", *get_mma_fill_intrin(out, 8, c_scope))
+        TensorIntrin.provide(f"wmma_fill_16x16x16_{_SHORT[out]}", get_mma_fill_intrin, out, 8, c_scope)
         for scope in ("global", *_SCOPES):
             name = f"wmma_store_16x16x16_{_SHORT[out]}_{scope.replace('.', '_')}"
-            TensorIntrin.register(name, *get_mma_store_intrin(out, 8, scope, True, c_scope))
+            TensorIntrin.provide(name, get_mma_store_intrin, out, 8, scope, True, c_scope)
 
 
 _register_all()

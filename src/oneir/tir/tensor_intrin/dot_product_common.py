@@ -79,7 +79,7 @@ def _register_dp4a(a_dtype: str, b_dtype: str, c_dtype: str) -> str:
     def product(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
         return ops.add(c, call_pure_extern(c_dtype, "__dp4a", as_words(a), as_words(b), const(0, c_dtype)))
 
-    TensorIntrin.register(short, *dot_product(1, 4, dtypes, product, ("shared", "shared", "local")))
+    TensorIntrin.provide(short, dot_product, 1, 4, dtypes, product, ("shared", "shared", "local"))
     return short
 
 

@@ -24,4 +24,4 @@ for _name, _k, _dtypes, _code in (
     (VRMPY_u8i8i32_INTRIN, 4, ("uint8", "int8", "int32"), "vrmpybusv"),
     (VDMPY_i16i16i32_INTRIN, 2, ("int16", "int16", "int32"), "vdmpyhvsat"),
 ):
-    TensorIntrin.register(_name, *dot_product(32, _k, _dtypes, _instruction(_code)))
+    TensorIntrin.provide(_name, dot_product, 32, _k, _dtypes, _instruction(_code))

@@ -17,4 +17,4 @@ def _sdot4(a: PrimExpr, b: PrimExpr, c: PrimExpr) -> PrimExpr:
 
 AMDGPU_SDOT4_INTRIN = "sdot4"
 _DTYPES = ("int8", "int8", "int32")
-TensorIntrin.register(AMDGPU_SDOT4_INTRIN, *dot_product(1, 4, _DTYPES, _sdot4, ("shared", "shared", "local")))
+TensorIntrin.provide(AMDGPU_SDOT4_INTRIN, dot_product, 1, 4, _DTYPES, _sdot4, ("shared", "shared", "local"))

@@ -385,16 +385,16 @@ def get_bfloat16_pairs_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
     return dot_product(16, 2, dtypes, _add_pairs_of_bfloat16, ("", "", "local"))
 
 
-TensorIntrin.register(VNNI_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _multiply_and_add(c, a, b, 64)))
-TensorIntrin.register(AVX512_DOT_16x4_INTRIN, *_dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
+TensorIntrin.provide(VNNI_DOT_16x4_INTRIN, lambda: _dot_16x4(lambda c, a, b: _multiply_and_add(c, a, b, 64)))
+TensorIntrin.provide(AVX512_DOT_16x4_INTRIN, lambda: _dot_16x4(lambda c, a, b: _add_pairs(c, _pairs(a, b, 64), 64)))
 for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
-    TensorIntrin.register(group_dot_name(*_kind), *get_group_dot_intrin(*_kind))
-TensorIntrin.register(AVX2_PAIR_DOT_INTRIN, *get_pair_dot_intrin())
-TensorIntrin.register(AVX2_PAIR_SUM_INTRIN, *get_pair_sum_intrin())
-TensorIntrin.register(AVX2_WORD_DOT_INTRIN, *get_word_dot_intrin())
+    TensorIntrin.provide(group_dot_name(*_kind), get_group_dot_intrin, *_kind)
+TensorIntrin.provide(AVX2_PAIR_DOT_INTRIN, get_pair_dot_intrin)
+TensorIntrin.provide(AVX2_PAIR_SUM_INTRIN, get_pair_sum_intrin)
+TensorIntrin.provide(AVX2_WORD_DOT_INTRIN, get_word_dot_intrin)
 for _dtype in ("int8", "uint8"):
-    TensorIntrin.register(split_name(_dtype), *get_split_intrin(_dtype))
+    TensorIntrin.provide(split_name(_dtype), get_split_intrin, _dtype)
 for _name in VECTOR_BYTES:
-    TensorIntrin.register(byte_dot_name(_name), *get_byte_dot_intrin(_name))
-TensorIntrin.register(BFLOAT16_DOT_16x2_INTRIN, *get_bfloat16_dot_intrin())
-TensorIntrin.register(BFLOAT16_PAIRS_DOT_16x2_INTRIN, *get_bfloat16_pairs_dot_intrin())
+    TensorIntrin.provide(byte_dot_name(_name), get_byte_dot_intrin, _name)
+TensorIntrin.provide(BFLOAT16_DOT_16x2_INTRIN, get_bfloat16_dot_intrin)
+TensorIntrin.provide(BFLOAT16_PAIRS_DOT_16x2_INTRIN, get_bfloat16_pairs_dot_intrin)

@@ -13,13 +13,9 @@ from typing import Any
 import numpy as np
 
 from ....ir.module import IRModule
-from ....runtime.hook import Hook
 from ....runtime.once import new_lock, once
-from ....tir.function import PrimFunc
+from ... import script_kernels
 from ...vm_build import build
-
-bernoulli_kernel: Hook[[], PrimFunc] = Hook("bernoulli_kernel", "oneir.kernels.mersenne_twister")
-"""What gives the kernel that draws booleans with the generator of the CPU."""
 
 _FEW = 512
 """So many numbers PyTorch draws as fast, since taking a state and putting it back takes time too."""
@@ -75,7 +71,7 @@ def _kernel() -> Callable[..., Any] | None:
     generator = torch.Generator()
     if generator.get_state().numel() != 8 * 632:
         return None
-    function = bernoulli_kernel()
+    function = script_kernels.bernoulli()
     draw = build(IRModule({"mt19937_bernoulli": function}), "llvm").get_function("mt19937_bernoulli")
     found, expected = (torch.empty(1000, dtype=torch.bool) for _ in range(2))
     generator.manual_seed(2**40 + 1)

@@ -18,7 +18,7 @@ from .....target.target import Target
 from .....tir.function import PrimFunc
 from .... import op as graph_op
 from ....expr import Expr, PrimValue, ShapeExpr, StringImm, Tuple, TupleGetItem, Var
-from ....paged_kernels import (
+from ....script_kernels import (
     _attention_decode_cpu,
     _attention_prefill_cpu,
     _attention_prefill_ragged_cpu,

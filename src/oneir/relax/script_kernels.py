@@ -1,6 +1,6 @@
-"""The kernels of the cache in pages, each a function that gives a TensorIR function; `oneir.kernels` says what they do.
+"""Kernels written in TVMScript, whose package is above this one: each a function that gives a TensorIR function.
 
-Their names are published. They are written in TVMScript, whose package is above this one.
+`oneir.kernels` says what they do. The names of those for the cache in pages are published.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from ..tir.function import PrimFunc
 
 Kernel = Hook[..., PrimFunc]
 
+bernoulli: Kernel = Hook("bernoulli", "oneir.kernels.mersenne_twister")
 _attention_decode_cpu: Kernel = Hook("_attention_decode_cpu", "oneir.kernels.paged_attention")
 _attention_prefill_cpu: Kernel = Hook("_attention_prefill_cpu", "oneir.kernels.paged_attention")
 _attention_prefill_ragged_cpu: Kernel = Hook("_attention_prefill_ragged_cpu", "oneir.kernels.paged_attention")
