@@ -57,6 +57,18 @@ def loops_of(func: tir.PrimFunc) -> list[tir.For]:
     return found
 
 
+def test_axes_whose_values_are_used_stay_loops_of_their_own() -> None:
+    """In one loop of all elements, the row and the column of each would be a quotient and a remainder."""
+
+    def extents(build):
+        return [as_int(loop.extent) for loop in loops_of(scheduled(kernel(build, (24, 40))))]
+
+    assert extents(op.exp) == [24 * 40]
+    assert extents(op.triu) == [40, 24]
+    x = random(24, 40)
+    np.testing.assert_array_equal(outcome(kernel(op.triu, (24, 40)), x, shape=x.shape), np.triu(x))
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (7, 17), (40, 197), (128, 768)])
 def test_matrices_are_transposed(shape):
     x = random(*shape)

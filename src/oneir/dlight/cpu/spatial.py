@@ -142,6 +142,8 @@ def contiguous_run(block: Block, axes: Sequence[Var]) -> range:
     first = last
     while first > 0 and sizes[axes[first - 1]] != 1:
         outer, inner = axes[first - 1], axes[first]
+        if not places.values.isdisjoint((outer, inner)):
+            break  # what is computed of an axis would be computed of quotients and remainders
         if not all(_adjacent(place, outer, inner, sizes[inner]) for place in places.found):
             break
         first -= 1
@@ -158,12 +160,24 @@ class _Places(Visitor):
         super().__init__()
         self.axes = axes
         self.found: list[list[tuple[int | None, Var | set[Var]]]] = []
+        self.values: set[Var] = set()
+        """The variables that are no part of an index."""
+        self._indexing = False
+
+    def visit_Var(self, var: Var) -> None:
+        if not self._indexing:
+            self.values.add(var)
 
     def visit_BufferLoad(self, access: BufferLoad | BufferStore) -> None:
         dimensions = zip(access.buffer.shape, access.indices, strict=True)
         place = [(as_int(extent), self.place(index)) for extent, index in dimensions]
         self.found.append([entry for entry in place if entry[0] != 1])
-        self.generic_visit(access)
+        outer, self._indexing = self._indexing, True
+        for index in access.indices:
+            self.visit(index)
+        self._indexing = outer
+        if isinstance(access, BufferStore):
+            self.visit(access.value)
 
     visit_BufferStore = visit_BufferLoad
 
