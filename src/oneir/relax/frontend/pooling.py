@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,11 +10,10 @@ import numpy as np
 
 from ... import te
 from ...ir import operators as ops
-from ...ir.expr import PrimExpr
-from ...tir.op import min_value
-from ...topi import tag
+from ...ir.expr import PrimExpr, Select
+from ...ir.expr import const as number
+from ...tir.expr import IterVar
 from ...topi.index import ravel, unravel
-from ...topi.reduction import index_reducer
 from .. import op
 from ..expr import Expr, TupleGetItem, const
 from .importer import ModelImporter
@@ -58,7 +58,6 @@ def max_with_indices(
     sizes = [w.shape[1] for w in windows]
     tables = [const(w, "int32") for w in windows if _steps(w) is None]
     order = range(rank - 1, -1, -1) if column_major else range(rank)
-    reducer = index_reducer("argmax", ops.greater, min_value, False)
 
     def element(i: int, window: Any, place: Any, known: Sequence[te.Tensor]) -> Any:
         """The index along a dimension of an element of a window."""
@@ -69,17 +68,29 @@ def max_with_indices(
 
     def largest(data: te.Tensor, *known: te.Tensor) -> list[te.Tensor]:
         shape = [*data.shape[:lead], *(len(w) for w in windows)]
-        places = [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(sizes)]
 
-        def value(*ax: PrimExpr) -> Any:
-            index = [element(i, ax[lead + i], places[i].var, known) for i in range(rank)]
-            return reducer((ravel([p.var for p in places], sizes), data(*ax[:lead], *index)), places)
+        def read(ax: Sequence[PrimExpr], places: Sequence[IterVar]) -> PrimExpr:
+            return data(*ax[:lead], *[element(i, ax[lead + i], places[i].var, known) for i in range(rank)])
 
-        place, values = te.compute(shape, value, name="largest", tag=tag.COMM_REDUCE_IDX)
+        def window() -> list[IterVar]:
+            return [te.reduce_axis((0, size), f"k{i}") for i, size in enumerate(sizes)]
+
+        places = window()
+        values = te.compute(shape, lambda *ax: te.max(read(ax, places), axis=places), name="largest")
+        others = window()
+
+        def first(*ax: PrimExpr) -> PrimExpr:
+            value = read(ax, others)
+            # A NaN is the largest element, and equals nothing.
+            found = ops.logical_or(ops.equal(value, values(*ax)), ops.not_equal(value, value))
+            place = ops.cast("uint32", ravel([p.var for p in others], sizes))
+            return te.min(Select(found, place, number(math.prod(sizes), "uint32")), axis=others)
+
+        place = te.compute(shape, first, name="place")
 
         def flat(*ax: PrimExpr) -> Any:
             total: Any = 0
-            inside = unravel(place(*ax), sizes)
+            inside = [ops.cast("int32", i) for i in unravel(place(*ax), sizes)]
             for i in order:
                 total = total * extents[i] + element(i, ax[lead + i], inside[i], known)
             return ops.cast("int64", total)

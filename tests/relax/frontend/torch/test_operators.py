@@ -187,6 +187,9 @@ WINDOWS = [
     ("F.conv_transpose3d(x, y, None, (1, 2, 3), 2, 0, 2, 2)", floats(1, 4, 3, 3, 3), floats(4, 2, 2, 3, 2)),
     ("F.grid_sample(x, y, align_corners=True)", floats(1, 2, 4, 4), torch.rand(1, 3, 3, 2) * 2 - 1),
     ("F.affine_grid(x, (1, 1, 3, 4), align_corners=False)", floats(1, 2, 3)),
+    # Of equal elements the first one, and a NaN if there is one.
+    ("F.max_pool2d(x.round(), 3, 2, 1, return_indices=True)", floats(2, 3, 9, 8)),
+    ("F.max_pool2d(x / y, 2, return_indices=True)", torch.zeros(1, 2, 4, 4), 1 - torch.eye(4)[[1, 3, 0, 2]]),
 ]
 
 MODES = {1: ["nearest", "nearest-exact", "linear", "area"], 2: ["nearest-exact", "bilinear", "bicubic", "area"]}
