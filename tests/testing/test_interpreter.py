@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +17,7 @@ from oneir.script import tir as T
 from oneir.testing import interpret
 from oneir.tir import decl_buffer
 from oneir.tir.function import PrimFunc
-from oneir.tir.stmt import BufferStore, Evaluate, LetStmt, SeqStmt
+from oneir.tir.stmt import BufferStore, Evaluate, For, ForKind, LetStmt, SeqStmt
 
 
 def evaluate(expr, dtype=None):
@@ -64,6 +65,49 @@ def test_integer_arithmetic_is_defined_for_every_operand(node, a, b, expected):
     lanes = np.zeros(4, "int8")
     interpret(PrimFunc([out], BufferStore(out, vector, [e.Ramp(0, 1, 4)])), lanes)
     assert lanes.tolist() == [expected] * 4
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("kind", [e.Add, e.Sub, e.Mul, e.Min, e.Max, e.Div, e.Mod, e.FloorDiv, e.FloorMod])
+def test_indices_wrap_and_are_divided_as_other_integers(kind, dtype):
+    """By variables and by constants, again and again; against exact fractions and remainders."""
+    bits = int(dtype[3:])
+    ends = [-(2 ** (bits - 1)), -7, -1, 0, 1, 2, 5, 2 ** (bits - 1) - 1]
+
+    def exact(a: int, b: int) -> int:
+        quotient = 0
+        if b:
+            quotient = math.floor(Fraction(a, b)) if kind in (e.FloorDiv, e.FloorMod) else math.trunc(Fraction(a, b))
+        value = {
+            e.Add: a + b,
+            e.Sub: a - b,
+            e.Mul: a * b,
+            e.Min: min(a, b),
+            e.Max: max(a, b),
+            e.Mod: a - b * quotient,
+            e.FloorMod: a - b * quotient,
+        }.get(kind, quotient)
+        return (value + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
+
+    pairs = [(a, b) for a in ends for b in ends]
+    out = decl_buffer((len(pairs), 2), dtype, "out")
+    a, b = e.Var("a", dtype), e.Var("b", dtype)
+    stores = []
+    for place, (x, y) in enumerate(pairs):
+        by_variable, by_constant = kind(a, b), kind(a, const(y, dtype))
+        both = [BufferStore(out, v, [place, column]) for column, v in enumerate((by_variable, by_constant))]
+        stores.append(LetStmt(a, const(x, dtype), LetStmt(b, const(y, dtype), SeqStmt(both))))
+    result = np.zeros((len(pairs), 2), dtype)
+    interpret(PrimFunc([out], SeqStmt(stores)), result)
+    assert result.tolist() == [[exact(a, b)] * 2 for a, b in pairs]
+
+
+def test_a_variable_of_an_index_that_is_defined_nowhere_is_named():
+    out = decl_buffer((8,), "int32", "out")
+    i, j = e.Var("i", "int32"), e.Var("nowhere", "int32")
+    loop = For(i, 0, 2, ForKind.SERIAL, BufferStore(out, i, [i * 2 + j]))
+    with pytest.raises(InterpreterError, match="the variable `nowhere` is used where it is not defined"):
+        interpret(PrimFunc([out], loop), np.zeros(8, "int32"))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "int4"])

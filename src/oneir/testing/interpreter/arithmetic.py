@@ -7,7 +7,7 @@ do; what NumPy does not define, or defines differently, is written here with Pyt
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ _INTEGER_DIVISION: dict[type, Callable[[int, int], int]] = {
     e.FloorDiv: lambda a, b: a // b if b else 0,
     e.FloorMod: lambda a, b: a % b if b else a,
 }
+_FLOOR_DIVISION: dict[type, Callable[[Any, Any], Any]] = {e.FloorDiv: operator.floordiv, e.FloorMod: operator.mod}
+"""What NumPy does as Python does where the divisor is positive."""
 _FLOAT_DIVISION: dict[type, Callable[[Any, Any], Any]] = {
     e.Div: operator.truediv,
     e.Mod: np.fmod,
@@ -58,6 +60,49 @@ def lanewise(function: Callable[..., int], dtype: DataType, *operands: Any) -> A
         return element.type(ops.wrap_int(function(*map(int, operands)), dtype))
     lanes = zip(*(operand.tolist() for operand in operands), strict=True)
     return np.array([ops.wrap_int(function(*map(int, lane)), dtype) for lane in lanes], element)
+
+
+IndexFunction = Callable[[Mapping[e.Var, Any]], Any]
+
+
+def index_function(node: e.PrimExpr, known: dict[e.PrimExpr, IndexFunction | None]) -> IndexFunction | None:
+    """A function of the values of variables that computes an index as `Arithmetic.binary` does, in a third of the time
+    that visiting all nodes takes; None for expressions of more than variables, constants and arithmetic.
+
+    It raises `KeyError` where a variable has no value. `known` are the functions of expressions that have been seen.
+    """
+    found: Any = known.get(node, known)
+    if found is known:
+        found = known[node] = _new_index_function(node, known) if node.dtype.is_index else None
+    return found
+
+
+def _new_index_function(node: e.PrimExpr, known: dict[e.PrimExpr, IndexFunction | None]) -> IndexFunction | None:
+    if isinstance(node, e.Var):
+        return operator.itemgetter(node)
+    if isinstance(node, e.IntImm):
+        constant = storage_dtype(node.dtype).type(node.value)
+        return lambda values: constant
+    if isinstance(node, e.BinaryOpExpr):
+        a, b = index_function(node.a, known), index_function(node.b, known)
+        if a is not None and b is not None:
+            return _index_operation(node, a, b)
+    return None
+
+
+def _index_operation(node: e.BinaryOpExpr, a: IndexFunction, b: IndexFunction) -> IndexFunction:
+    kind, dtype = type(node), node.dtype
+    operation = _WRAPPING.get(kind)
+    if isinstance(node.b, e.IntImm):
+        constant = storage_dtype(dtype).type(node.b.value)
+        if operation is None and constant > 0:
+            operation = _FLOOR_DIVISION.get(kind)
+        if operation is not None:
+            return lambda values: operation(a(values), constant)
+    if operation is not None:
+        return lambda values: operation(a(values), b(values))
+    division = _INTEGER_DIVISION[kind]
+    return lambda values: lanewise(division, dtype, a(values), b(values))
 
 
 class Arithmetic:

@@ -14,7 +14,7 @@ from ...ir.visitor import Dispatch
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Shuffle
 from ...tir.function import PrimFunc
-from .arithmetic import Arithmetic, is_vector
+from .arithmetic import Arithmetic, IndexFunction, index_function, is_vector
 from .calls import CALLS
 from .layout import Layout, lane_count, row_major
 from .memory import Memory, Place, Pointer, Violation, all_offsets, divergence, storage_dtype
@@ -75,6 +75,8 @@ class Evaluator(Dispatch):
     place: Place
     reduced: dict[Buffer, frozenset[e.Var]]
     coordinates: dict[str, int]
+    index_functions: dict[e.PrimExpr, IndexFunction | None]
+    """How indices are computed that were computed before; one dictionary of all threads."""
 
     value = Dispatch._handle
     """The value of an expression."""
@@ -85,6 +87,8 @@ class Evaluator(Dispatch):
 
     def integer(self, node: Any) -> int:
         """The value of a scalar integer expression."""
+        if type(node) is e.IntImm:
+            return node.value
         return int(self.value(node))
 
     @classmethod
@@ -121,6 +125,14 @@ class Evaluator(Dispatch):
     # -- arithmetic --
 
     def value_BinaryOpExpr(self, node: Any) -> Any:
+        function: Any = self.index_functions.get(node, self)
+        if function is self:
+            function = index_function(node, self.index_functions)
+        if function is not None:
+            try:
+                return function(self.variables)
+            except KeyError:
+                pass  # a variable is not defined, which `value_Var` says
         return self.arithmetic.binary(type(node), node.dtype, self.value(node.a), self.value(node.b))
 
     def value_CmpExpr(self, node: Any) -> Any:

@@ -44,6 +44,7 @@ class Execution(Evaluator):
         self.scopes, self.loops = [], []
         self.place, self.coordinates = (), {}
         self.thread_loops: dict[e.Var, str] = {}
+        self.index_functions = {}
         self.facts: dict[s.BlockRealize, tuple[set[e.Var], bool]] = {}
         """What `threads` found in blocks, which each thread executes; one dictionary of all threads."""
         self.shared: dict[Any, Memory] = {}
@@ -109,7 +110,7 @@ class Execution(Evaluator):
             raise Violation(f"the module has no function `{name}`")
         called = Execution(self.functions, self.arithmetic, self.check, name)
         called.place, called.coordinates, called.shared = self.place, self.coordinates, self.shared
-        called.unwritten = self.unwritten
+        called.unwritten, called.index_functions = self.unwritten, self.index_functions
         bind_parameters(called, func, [self.value(a) for a in node.args])
         return called, func
 
