@@ -1,4 +1,4 @@
-"""Models as `transformers` writes them, with two layers and a few channels, and smaller ones of our own.
+"""Models as `transformers` writes them, with one or two layers and a few channels, and smaller ones of our own.
 
 model = seeded(resnet)
 assert_same(compiled(model, images), model, images)
@@ -143,7 +143,7 @@ def t5_encoder() -> nn.Module:
 def falcon() -> nn.Module:
     """One head of keys and values for all, which is cut off by negative indices."""
     config = transformers.FalconConfig(
-        vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, use_cache=False
+        vocab_size=99, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, use_cache=False
     )
     return OneResult(transformers.FalconForCausalLM(config), "logits")
 
@@ -153,7 +153,7 @@ def mixtral() -> nn.Module:
     config = transformers.MixtralConfig(
         vocab_size=99,
         hidden_size=32,
-        num_hidden_layers=2,
+        num_hidden_layers=1,
         num_attention_heads=4,
         num_key_value_heads=2,
         intermediate_size=64,
