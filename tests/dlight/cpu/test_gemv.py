@@ -21,7 +21,7 @@ def function(rows: int, along: int, batch: int | None = None, epilogue: bool = F
 
 
 @pytest.mark.parametrize(
-    ("rows", "along", "batch", "epilogue"), [(300, 40, None, False), (16, 256, None, True), (37, 19, 3, False)]
+    ("rows", "along", "batch", "epilogue"), [(300, 12, None, False), (16, 256, None, True), (37, 9, 3, False)]
 )
 def test_numbers(rows: int, along: int, batch: int | None, epilogue: bool) -> None:
     sch = GEMV().apply(function(rows, along, batch, epilogue), Target("llvm"), False)
