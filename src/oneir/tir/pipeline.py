@@ -59,7 +59,7 @@ def default_tir_passes() -> list[Pass]:
         transform.RenormalizeSplitPattern(),
         transform.Simplify(),
         transform.RemoveNoOp(),
-        transform.RewriteUnsafeSelect(),
+        transform.RewriteUnsafeSelect(keep_masks=True),
         transform.HoistIfThenElse(),
         # no CommonSubexprElimTIR: code generation numbers values itself, so it costs time here and gains none there
         *([transform.SkipAssert()] if config.get("tir.disable_assert", False) else []),
