@@ -15,7 +15,7 @@ built["main"](a, b)
 import gc
 from typing import Any
 
-# Imports make some 100,000 objects that stay. Looking at them for cycles, again and again while they become more, is a
+# Imports make some 80,000 objects that stay. Looking at them for cycles, again and again while they become more, is a
 # sixth of the time.
 _collects = gc.isenabled()
 gc.disable()

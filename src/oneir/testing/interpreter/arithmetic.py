@@ -66,8 +66,8 @@ IndexFunction = Callable[[Mapping[e.Var, Any]], Any]
 
 
 def index_function(node: e.PrimExpr, known: dict[e.PrimExpr, IndexFunction | None]) -> IndexFunction | None:
-    """A function of the values of variables that computes an index as `Arithmetic.binary` does, in a third of the time
-    that visiting all nodes takes; None for expressions of more than variables, constants and arithmetic.
+    """A function of the values of variables that computes an index as `Arithmetic.binary` does, without visiting its
+    nodes each time; None for expressions of more than variables, constants and arithmetic.
 
     It raises `KeyError` where a variable has no value. `known` are the functions of expressions that have been seen.
     """
