@@ -169,6 +169,13 @@ def test_shapes_that_cannot_be():
         from_onnx(model("f (float[2, 3] x) => (float[p, q] y) { i = Cast <to = 7> (x) y = Gather <axis = 5> (x, i) }"))
 
 
+def test_a_window_of_padding_alone_has_no_largest_element():
+    pool = "y, i = MaxPool <kernel_shape = [2], dilations = [4], pads = [1, 1]> (x)"
+    with pytest.raises(UnsupportedError, match=r"the largest element of a window that has padding alone; pad less"):
+        from_onnx(model(f"f (float[1, 1, 3] x) => (float[p, q, r] y, int64[p, q, r] i) {{ {pool} }}"))
+    from_onnx(model(f"f (float[1, 1, 4] x) => (float[p, q, r] y, int64[p, q, r] i) {{ {pool} }}"))
+
+
 def _external(location: str, length: int = 16, offset: int = 0, dims: tuple[int, ...] = (4,)) -> onnx.ModelProto:
     source = model("f (float[4] x) => (float[4] y) { y = Add(x, w) }")
     tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=dims, data_location=TensorProto.EXTERNAL)

@@ -12,6 +12,7 @@ from ... import te
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Select
 from ...ir.expr import const as number
+from ...runtime.error import UnsupportedError
 from ...tir.expr import IterVar
 from ...topi.index import ravel, unravel
 from .. import op
@@ -37,19 +38,25 @@ def pool_options(window: Window) -> dict[str, Any]:
 def window_indices(window: Window, dim: int, size: int, ceil_mode: bool) -> np.ndarray:
     """The indices of the elements of each window along a dimension of an image, a row for each window.
 
-    Padding never is the largest element: in its place stands the first element of the window that is inside.
+    Padding never is the largest element: in its place stands the nearest element of the window that is inside.
     """
     count = window.positions(dim, size, ceil_mode)
     first = np.arange(count) * window.strides[dim] - window.before[dim]
     indices = first[:, None] + np.arange(window.kernel[dim]) * window.dilations[dim]
     inside = (indices >= 0) & (indices < size)
-    return np.where(inside, indices, indices[np.arange(count), inside.argmax(1)][:, None])
+    if not inside.any(1).all():
+        raise UnsupportedError("the index of the largest element of a window that has padding alone; pad less")
+    rows, last = np.arange(count), window.kernel[dim] - 1
+    lowest, highest = indices[rows, inside.argmax(1)], indices[rows, last - inside[:, ::-1].argmax(1)]
+    return np.clip(indices, lowest[:, None], highest[:, None])
 
 
 def max_with_indices(
     g: ModelImporter, x: Expr, windows: Sequence[np.ndarray], column_major: bool = False
 ) -> tuple[Expr, Expr]:
     """The largest elements of windows, and their indices in the flat image, in row-major order unless said otherwise.
+
+    Of equal elements the first is taken, of NaNs the last.
 
     `windows` has, for each spatial dimension, a row for each window with the indices of its elements.
     """
@@ -79,18 +86,26 @@ def max_with_indices(
         values = te.compute(shape, lambda *ax: te.max(read(ax, places), axis=places), name="largest")
         others = window()
 
+        # A NaN is the largest element, and equals nothing: in a window that has one, only NaNs have a place. Theirs are
+        # counted from the end, since PyTorch takes the last.
+        count = number(math.prod(sizes), "uint32")
+
+        def from_end(place: PrimExpr) -> PrimExpr:
+            return count - number(1, "uint32") - place
+
         def first(*ax: PrimExpr) -> PrimExpr:
             value = read(ax, others)
-            # A NaN is the largest element, and equals nothing.
-            found = ops.logical_or(ops.equal(value, values(*ax)), ops.not_equal(value, value))
             place = ops.cast("uint32", ravel([p.var for p in others], sizes))
-            return te.min(Select(found, place, number(math.prod(sizes), "uint32")), axis=others)
+            equal = Select(ops.equal(value, values(*ax)), place, count)
+            return te.min(Select(ops.not_equal(value, value), from_end(place), equal), axis=others)
 
-        place = te.compute(shape, first, name="place")
+        counted = te.compute(shape, first, name="place")
 
         def flat(*ax: PrimExpr) -> Any:
             total: Any = 0
-            inside = [ops.cast("int32", i) for i in unravel(place(*ax), sizes)]
+            place, value = counted(*ax), values(*ax)
+            place = Select(ops.not_equal(value, value), from_end(place), place)
+            inside = [ops.cast("int32", i) for i in unravel(place, sizes)]
             for i in order:
                 total = total * extents[i] + element(i, ax[lead + i], inside[i], known)
             return ops.cast("int64", total)
