@@ -292,10 +292,14 @@ class _Translator:
         return PrimFunc([*params, tensor], LetStmt(last.data, address, body), attrs=attrs)
 
     def plan_function(self, name: str, exprs: list[PrimExpr]) -> PrimFunc:
-        """The PrimFunc that stores the expressions of the plan, as int64, into its last argument."""
+        """The PrimFunc that stores the expressions of the plan, as int64, into its last argument.
+
+        A tensor of known extents says nothing about them: it is a pointer here, which the other function checks.
+        """
         target = decl_buffer((len(exprs),), "int64", "plan")
         stores = [BufferStore(target, e.astype("int64"), [const(i, "int64")]) for i, e in enumerate(exprs)]
-        return renew_defs(self.function(name, self.inputs, self.input_devices, target, SeqStmt(stores)))
+        inputs = [TirVar(i.name, "handle") if isinstance(i, Buffer) and _is_static(i) else i for i in self.inputs]
+        return renew_defs(self.function(name, inputs, self.input_devices, target, SeqStmt(stores)))
 
     # -- parameters and results --
 
@@ -799,6 +803,10 @@ def _int(value: Any) -> int:
 
 def _arena(name: str) -> Buffer:
     return decl_buffer((TirVar(f"{name}_size", "int64"),), "uint8", name, data_alignment=ALIGNMENT)
+
+
+def _is_static(buffer: Buffer) -> bool:
+    return all(isinstance(extent, IntImm) for extent in buffer.shape)
 
 
 def _is_zero(expr: PrimExpr) -> bool:
