@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from ... import relax
 from ...runtime.device import Device, cpu
+from ...runtime.dtype import numpy_dtype
 from ...runtime.profiling import Report
 from ...runtime.tensor import Tensor, empty, from_dlpack
 from ..engine.runner import Piece
@@ -47,7 +50,7 @@ class ModelRunner:
             kinds.append(((config.layers, num_pages, 2, config.kv_heads, PAGE_SIZE), "float32"))
         self._upload = None if device == cpu() else _Upload(device)
         # On processors NumPy copies a page in all layers at once, which takes a fiftieth of a copy for each layer.
-        self._arrays = [np.zeros(*kind) for kind in kinds] if self._upload is None else []
+        self._arrays = [reserved(*kind) for kind in kinds] if self._upload is None else []
         self._pages = [from_dlpack(a) for a in self._arrays] or [empty(*kind, device) for kind in kinds]
 
     def run(self, pieces: Sequence[Piece]) -> list[np.ndarray]:
@@ -98,6 +101,20 @@ class ModelRunner:
             for first in range(0, layers * count, count):
                 old, new = (pages._create_view(shape, pages.dtype, (first + i) * size) for i in (source, target))
                 old.copyto(new)
+
+
+def reserved(shape: Sequence[int], dtype: str) -> np.ndarray:
+    """Zeros of this shape, of which only what was written takes memory.
+
+    NumPy asks for huge pages for large arrays, and keys and values of one position are far apart: a few megabytes
+    for each layer.
+    """
+    kind = numpy_dtype(dtype)
+    size = max(math.prod(shape) * kind.itemsize, 1)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, kind, math.prod(shape)).reshape(shape)
 
 
 class _Upload:
