@@ -198,3 +198,11 @@ def test_the_installed_command(models: Path, graph: str):
     reader.stdout.close()
     assert reader.stderr.read() == b"" and reader.wait() == 0
     reader.stderr.close()
+
+
+@pytest.mark.parametrize("command", [("serve", "model"), ("rpc-server",)], ids=lambda command: command[0])
+@pytest.mark.parametrize("port", ["65536", "-1", "http"])
+def test_ports_that_are_none(cli, capsys, command, port):
+    with pytest.raises(SystemExit, match="2"):
+        cli(*command, f"--port={port}")
+    assert f"argument --port: expected a port from 0 to 65535, found '{port}'" in capsys.readouterr().err

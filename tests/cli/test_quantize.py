@@ -111,9 +111,10 @@ def test_a_symbolic_batch(cli, tmp_path: Path):
 
 
 def test_what_is_refused(cli, data, tmp_path: Path):
-    assert "models of ONNX are quantized" in fails(
-        cli("quantize", "{models}/net.pt2", "-o", "a.onnx", "--data", "calib.npz")
-    )
+    message = fails(cli("quantize", "{models}/net.pt2", "-o", "a.onnx", "--data", "calib.npz"))
+    assert "an ONNX model, whose name ends in .onnx, or the folder of a language model is quantized; found" in message
+    message = fails(cli("quantize", "nowhere", "-o", "small", "--form", "q4_0"))
+    assert message == "oneir quantize: there is no file or folder nowhere"
     np.savez(tmp_path / "other.npz", image=data)
     message = fails(cli("quantize", "net.onnx", "-o", "a.onnx", "--data", "other.npz"))
     assert "other.npz has no array for the input x; it has image" in message

@@ -1,7 +1,10 @@
-"""What commands print with: tables, sizes, colours where a terminal shows them, and the progress of long work."""
+"""What commands print with: tables, sizes, colours where a terminal shows them, and the progress of long work. What
+several of them read: ports and output files.
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +54,13 @@ def print_code(text: str, language: str) -> None:
 
     # Plain text keeps the terminal's own colour; what is wider than the terminal goes on in its next line.
     Console().print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True, end="")
+
+
+def port(text: str) -> int:
+    """The type of an argument that is a port. Raises `ArgumentTypeError`."""
+    if not (text.isascii() and text.isdecimal() and int(text) < 1 << 16):
+        raise argparse.ArgumentTypeError(f"expected a port from 0 to 65535, found {text!r}")
+    return int(text)
 
 
 def expect_directories_of(*paths: Path | None) -> None:

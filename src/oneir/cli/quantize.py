@@ -82,8 +82,11 @@ def run(options: argparse.Namespace) -> None:
     if options.model.is_dir():
         _quantize_folder(options)
         return
+    if not options.model.exists():
+        raise InvalidValue(f"there is no file or folder {options.model}")
     if options.model.suffix != ".onnx":
-        raise UnsupportedError(f"models of ONNX are quantized, whose names end in .onnx; found {options.model}")
+        kinds = "an ONNX model, whose name ends in .onnx, or the folder of a language model"
+        raise UnsupportedError(f"{kinds} is quantized; found {options.model}")
     if options.form or not options.data:
         what = "--form is for folders of language models" if options.form else "calibration needs --data FILE.npz"
         raise InvalidValue(f"{options.model} is an ONNX model: {what}")

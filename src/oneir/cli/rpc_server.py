@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.error import InvalidValue
+from .console import port
 
 if TYPE_CHECKING:
     from ..rpc.server import Server
@@ -64,7 +65,7 @@ def add(commands: Any) -> None:
     proxy.set_defaults(run=_run_proxy)
 
 
-def _added(commands: Any, name: str, port: int, what: str, epilog: str) -> argparse.ArgumentParser:
+def _added(commands: Any, name: str, default: int, what: str, epilog: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
@@ -72,15 +73,17 @@ def _added(commands: Any, name: str, port: int, what: str, epilog: str) -> argpa
         epilog=epilog,
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 is all (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=port, help=f"the port, or the next free one; 0 takes any ({port})")
+    parser.add_argument(
+        "--port", type=port, default=default, help=f"the port, or the next free one; 0 takes any ({default})"
+    )
     return parser
 
 
 def _address(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal():
+    host, _, number = text.rpartition(":")
+    if not host or not number.isdecimal():
         raise argparse.ArgumentTypeError(f"expected HOST:PORT, found {text!r}")
-    return host, int(port)
+    return host, port(number)
 
 
 def _run_server(options: argparse.Namespace) -> None:
@@ -88,11 +91,11 @@ def _run_server(options: argparse.Namespace) -> None:
 
     if options.proxy is not None and options.tracker is not None:
         raise InvalidValue("a server behind a proxy is announced by the proxy: give --tracker to that one")
-    host, port = options.proxy or (options.host, options.port)
+    host, first = options.proxy or (options.host, options.port)
     server = Server(
         host,
-        port,
-        port + 100,
+        first,
+        first + 100,
         is_proxy=options.proxy is not None,
         tracker_addr=options.tracker,
         key=options.key,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.device import device
 from ..runtime.error import InvalidValue, OneIRError, UnsupportedError
 from ..runtime.vm import Executable
+from .console import port
 from .language_model import LANGUAGE_MODEL, add_language_model_options, llm_options, load_language_model
 from .model import COMPILED, KINDS, add_shape_option, load_program
 
@@ -58,7 +59,7 @@ def add(commands: Any) -> None:
         help=f"a language model: {LANGUAGE_MODEL}; or any number of others: {kinds}",
     )
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on; 0.0.0.0 is all (127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="the port; 0 takes a free one (8000)")
+    parser.add_argument("--port", type=port, default=8000, help="the port; 0 takes a free one (8000)")
     parser.add_argument(
         "--name",
         action="append",
