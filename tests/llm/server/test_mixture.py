@@ -227,7 +227,7 @@ def test_each_gets_what_it_would_get_alone_and_nothing_stays_behind(caplog: pyte
             wait_until_idle(engine)
 
         rounds(0, REQUESTS // 2)
-        for number in (1, 2):
+        for number in (1, 2, 3):
             rounds(number, REQUESTS // 4)
             MODEL.cache_clear()
             runner.steps.clear()
@@ -237,4 +237,6 @@ def test_each_gets_what_it_would_get_alone_and_nothing_stays_behind(caplog: pyte
     assert {(path, int(status)): int(count) for path, status, count in counted} == dict(statuses)
     assert len(asked) == 7 and min(asked.values()) >= REQUESTS // 28, "each kind was asked for"
     assert engine.stats.cached_tokens > 0
-    assert max((objects[1] - objects[0]).values(), default=0) < REQUESTS // 4, "no object of each request stays"
+    # What stays once, as what is made at the first use of something, stays in one of two rounds.
+    stays = (objects[1] - objects[0]) & (objects[2] - objects[1])
+    assert max(stays.values(), default=0) < REQUESTS // 4, f"no object of each request stays: {stays}"
