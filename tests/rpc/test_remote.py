@@ -183,6 +183,8 @@ def test_who_may_connect(server: rpc.Server) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(DeviceError, match=f"no port from {port} to {port} of 127.0.0.1 is free"):
             rpc.Server(port=port, port_end=port)
+    with pytest.raises(DeviceError, match=r"no port from 65536 to 65600 of 127.0.0.1 is free: ports end at 65535"):
+        rpc.Server(port=65536, port_end=65600)
     with pytest.raises(DeviceError, match=r"nobody listens at .*; start a server there: oneir rpc-server --port"):
         rpc.connect("127.0.0.1", port)
 

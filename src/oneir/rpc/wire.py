@@ -146,8 +146,8 @@ def _is_loopback(host: str) -> bool:
 
 def listen(host: str, port: int, port_end: int) -> socket.socket:
     """A listener at the first free port from `port` up to `port_end`; 0 is any. Raises `DeviceError` if none is."""
-    last: OSError | None = None
-    for number in range(port, max(port_end, port + 1)) if port else (0,):
+    last: OSError | str = "ports end at 65535"
+    for number in range(port, min(max(port_end, port + 1), 1 << 16)) if port else (0,):
         try:
             return socket.create_server((host, number))
         except OSError as error:
