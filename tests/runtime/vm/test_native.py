@@ -213,6 +213,23 @@ def test_unfit_arguments_where_sizes_are_known():
         f(np.zeros((2, 3), "float32"))
 
 
+@pytest.mark.parametrize(
+    ("weight", "kind", "message"),
+    [
+        (np.ones((3, 8), "float32"), error.ShapeMismatch, r"argument 1 `x1` of `main`: expected shape \(8, 3\), found"),
+        (np.ones((8, 3)), error.TypeMismatch, "argument 1 `x1` of `main`: expected dtype float32, found float64"),
+        (None, error.TypeMismatch, "argument 1 `x1` of `main`: expected a tensor, found None"),
+    ],
+    ids=["shape", "dtype", "none"],
+)
+def test_tensors_of_known_extents_are_checked_where_others_are_unknown(weight, kind, message):
+    n = tir.Var("n", "int64")
+    f = compiled(op.matmul, (n, 8), (8, 3))
+    with pytest.raises(kind, match=message):
+        f(rows(2), weight)
+    np.testing.assert_allclose(f(rows(5), np.ones((8, 3), "float32")).numpy(), rows(5) @ np.ones((8, 3)), rtol=1e-5)
+
+
 class Interrupting:
     """A tensor whose export is interrupted the first time."""
 
