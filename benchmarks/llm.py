@@ -33,11 +33,12 @@ import numpy as np
 
 import oneir
 from benchmarks.measure import verdict
+from oneir.bench.contestant import LlamaCppDecoder, OneIRDecoder
+from oneir.bench.language_model import bytes_of_token, opened
 from oneir.bench.roofline import machine_speed
 from oneir.llm.engine.engine import Engine
 from oneir.llm.engine.runner import Piece
 from oneir.llm.engine.sampling import SamplingParams
-from oneir.llm.runtime.loader import load_runner
 
 
 @dataclass(frozen=True)
@@ -143,19 +144,14 @@ def write_gguf(path: Path, shape: Shape, form: str) -> None:
     writer.close()
 
 
-class Ours:
+class Ours(OneIRDecoder):
     """A model of ours, one sequence in its pages."""
 
     def __init__(self, path: Path, target: str | None):
         start = time.perf_counter()
-        self.runner, _, _ = load_runner(path, context=CONTEXT, max_batch_size=1, target=target)
-        self.pages = list(range(self.runner.num_pages))
+        super().__init__(path, CONTEXT, target)
         self.run([1], 0)
         self.first_token = time.perf_counter() - start
-
-    def run(self, tokens: list[int], start: int) -> None:
-        """Computes tokens at positions from `start` on."""
-        self.runner.run([Piece(tokens, start, self.pages)])
 
     def profile(self, rounds: int) -> str:
         """How a token after 16 spends its time: kernels, of many calls one by one, and what is not kernels."""
@@ -213,29 +209,6 @@ class Ours:
         return whole / steps, inside / steps
 
 
-class LlamaCpp:
-    """The same model in llama.cpp."""
-
-    def __init__(self, path: Path, threads: int):
-        import llama_cpp
-
-        self.avx512 = b"AVX512 = 1" in llama_cpp.llama_print_system_info()
-        self.model = llama_cpp.Llama(
-            str(path),
-            n_ctx=CONTEXT,
-            n_batch=512,
-            n_ubatch=512,
-            n_threads=threads,
-            n_threads_batch=threads,
-            verbose=False,
-        )
-
-    def run(self, tokens: list[int], start: int) -> None:
-        """Computes tokens at positions from `start` on."""
-        self.model.n_tokens = start
-        self.model.eval(tokens)
-
-
 def tasks() -> dict[str, tuple[list[int], int]]:
     """What is measured: tokens, and where they stand."""
     rng = np.random.default_rng(1)
@@ -249,15 +222,6 @@ def tasks() -> dict[str, tuple[list[int], int]]:
         "prefill 128": (tokens(128), 0),
         "prefill 512": (tokens(512), 0),
     }
-
-
-def bytes_of_token(path: Path, shape: Shape, form: str, positions: int) -> float:
-    """What a token at this position reads: all weights but the table of tokens, and the keys and values before it."""
-    import gguf
-
-    items, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[form.upper()]]
-    table = 0 if shape.tied else shape.vocab * shape.hidden // items * size
-    return path.stat().st_size - table + 4.0 * shape.layers * shape.kv_heads * shape.head_dim * positions
 
 
 def measure(
@@ -325,12 +289,19 @@ def starts(path: Path, target: str | None, threads: int) -> list[dict[str, float
     return found
 
 
-def compare(path: Path, shape: Shape, options: argparse.Namespace, target: str | None) -> dict[str, Any]:
+def uses_avx512() -> bool:
+    """Whether llama.cpp was built for AVX-512."""
+    import llama_cpp
+
+    return b"AVX512 = 1" in llama_cpp.llama_print_system_info()
+
+
+def compare(path: Path, options: argparse.Namespace, target: str | None) -> dict[str, Any]:
     """The speeds of both models, printed task by task."""
     models: dict[str, Any] = {"ours": Ours(path, target)}
     try:
-        peer = LlamaCpp(path, options.threads)
-        if peer.avx512 and options.no_avx512:
+        peer = LlamaCppDecoder(path, CONTEXT, options.threads)
+        if options.no_avx512 and uses_avx512():
             print("this build of llama_cpp uses AVX-512, so it is left out: build it without")
         else:
             models["llama.cpp"] = peer
@@ -338,6 +309,7 @@ def compare(path: Path, shape: Shape, options: argparse.Namespace, target: str |
         print("llama_cpp is not installed")
     clock = time.process_time if options.processor_time else time.perf_counter
     best, bandwidth = measure(models, options.rounds, clock)
+    model = opened(path)
     for task, (_, start) in tasks().items():
         own, kind = best["ours"][task], task.split()[0]
         line = f"{task:>15}: {own:8.1f} token/s"
@@ -347,7 +319,7 @@ def compare(path: Path, shape: Shape, options: argparse.Namespace, target: str |
             judged = "" if bar is None else f" of {bar} on {options.threads} threads: {verdict(own / peer, bar, True)}"
             line += f", llama.cpp {peer:8.1f}, {own / peer:.2f} x{judged}"
         if task in bandwidth:
-            reached = own * bytes_of_token(path, shape, options.format, start)
+            reached = own * bytes_of_token(model, start)
             line += f"; reads {reached / 1e9:.1f} of {bandwidth[task] / 1e9:.1f} GB/s, {reached / bandwidth[task]:.2f}"
         print(line, flush=True)
     return {"speed": best, "bandwidth": bandwidth}
@@ -408,7 +380,7 @@ def main() -> None:
             for name, start in zip(("first start", "from the cache"), run["starts"], strict=True):
                 print(f"{name}: first token after {start['seconds']:.2f} s, memory {start['memory']:.0f} MB at most")
         else:
-            run = compare(path, shape, options, target)
+            run = compare(path, options, target)
         run["file"] = path.stat().st_size / 1e6
     threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
     layers = f", {options.layers} layers" if options.layers else ""

@@ -2,5 +2,6 @@
 
 `oneir bench model.pt2` is the way in. Each contestant runs in a process of its own (`contestant.py`), which `worker.py`
 starts and asks; `compare.py` lets them take turns. `kernels.py` tells where OneIR's time goes, and `roofline.py` how
-much of what the machine can do that is. `table.py` prints all of it.
+much of what the machine can do that is. Language models are measured by tokens
+(`language_model.py`). `table.py` prints all of it.
 """

@@ -229,6 +229,62 @@ PEERS = {
     "onnxruntime": Peer("ONNX Runtime", ("onnxruntime", "onnx", "onnxscript"), onnx_runtime, onnx_file),
     "openvino": Peer("OpenVINO", ("openvino", "onnx", "onnxscript"), openvino, onnx_file),
 }
+
+
+# -- language models: one sequence of tokens, which are given and not chosen --
+
+
+class Decoder(Protocol):
+    """A language model with what it keeps of one sequence."""
+
+    def run(self, tokens: list[int], start: int) -> object:
+        """Computes tokens at positions from `start` on, and the logits after the last one; later ones are forgotten."""
+        ...
+
+
+class OneIRDecoder:
+    """A folder or a GGUF file, with pages for `context` tokens."""
+
+    def __init__(self, path: Path, context: int, target: str | None = None):
+        from oneir.llm.engine.runner import Piece
+        from oneir.llm.runtime.loader import load_runner
+
+        self.runner, _, _ = load_runner(path, context=context, max_batch_size=1, target=target)
+        self.pages, self._piece = list(range(self.runner.num_pages)), Piece
+
+    def run(self, tokens: list[int], start: int) -> None:
+        for first in range(0, len(tokens), self.runner.max_tokens):
+            part = tokens[first : first + self.runner.max_tokens]
+            self.runner.run([self._piece(part, start + first, self.pages)])
+
+
+class LlamaCppDecoder:
+    """A GGUF file in llama.cpp, on processors."""
+
+    def __init__(self, path: Path, context: int, threads: int):
+        llama_cpp = importlib.import_module("llama_cpp")
+        self.model = llama_cpp.Llama(
+            str(path),
+            n_ctx=context,
+            n_batch=512,
+            n_ubatch=512,
+            n_threads=threads,
+            n_threads_batch=threads,
+            verbose=False,
+        )
+
+    def run(self, tokens: list[int], start: int) -> None:
+        self.model.n_tokens = start
+        self.model.eval(tokens)
+
+
+DECODERS: dict[str, tuple[str, str, Callable[[Path, int], Decoder]]] = {
+    "oneir": ("OneIR", "oneir.llm.runtime.loader", OneIRDecoder),
+    "llama.cpp": ("llama.cpp", "llama_cpp", lambda path, context: LlamaCppDecoder(path, context, threads())),
+}
+"""Who runs language models: what people call it, what it imports, and how it loads one."""
+
+
 PREPARATIONS = {function.__name__: function for function in (reference, onnx_file, compiled_by_oneir)}
 
 
@@ -236,6 +292,7 @@ class _Commands:
     """What the process can do; each method is a command."""
 
     run: Run
+    decoder: Decoder
 
     def prepare(self, what: str, case: list[Any]) -> float:
         return PREPARATIONS[what](Case.from_fields(case))
@@ -280,6 +337,39 @@ class _Commands:
         status = Path("/proc/self/status")
         peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE) if status.exists() else None
         return int(peak[1]) * 1024 if peak else None
+
+    def load_decoder(self, peer: str, path: str, context: int) -> float:
+        """Loads a language model and computes one token; returns the seconds of that, without importing the package."""
+        _, package, load = DECODERS[peer]
+        importlib.import_module(package)
+        start = time.perf_counter()
+        self.decoder = load(Path(path), context)
+        self.decoder.run([1], 0)
+        return time.perf_counter() - start
+
+    def warm_up(self, prompt: list[int]) -> None:
+        """Computes a prompt, so that what is kept of it has its memory."""
+        self.decoder.run(prompt, 0)
+
+    def generate(self, prompt: list[int], answer: list[int], seconds: float) -> list[list[float]]:
+        """The seconds of a prompt, and those of a token of the answer after it, again and again for about so long."""
+        prefill: list[float] = []
+        decode: list[float] = []
+        end = time.perf_counter() + seconds
+        while not prefill or time.perf_counter() < end:
+            start = time.perf_counter()
+            self.decoder.run(prompt, 0)
+            prefill.append(time.perf_counter() - start)
+            for place, token in enumerate(answer, len(prompt)):
+                self.decoder.run([token], place)
+            decode.append((time.perf_counter() - start - prefill[-1]) / len(answer))
+        return [prefill, decode]
+
+    def read_speed(self) -> float:
+        """The bytes a second that reading memory reaches at this moment."""
+        from oneir.bench.roofline import machine_speed
+
+        return machine_speed(0.05).bandwidth
 
     def profile(self, case: list[Any], rounds: int) -> dict[str, Any]:
         """Where OneIR's time goes, and what the machine can do, as values of JSON."""

@@ -6,15 +6,29 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .compare import Measured, best_peer
-from .contestant import PEERS
+from .contestant import DECODERS, PEERS
 from .kernels import Kernel
 from .roofline import MachineSpeed
 
+if TYPE_CHECKING:
+    from .language_model import Generated
+
 COMPARED = ("Model", "Threads", "Contestant", "Median ms", "Shortest ms", "Best peer / this", "Error")
 COMPARED += ("Compile s", "Load s", "Memory MiB")
+GENERATED = (
+    "Threads",
+    "Contestant",
+    "Prompt",
+    "Prefill token/s",
+    "First token ms",
+    "Decode token/s",
+    "GB/s",
+    "Roofline",
+)
+GENERATED += ("Compile s", "Load s", "Memory MiB")
 KERNELS = ("ms", "Share", "Calls", "GFLOP", "MB", "GFLOP/s", "GB/s", "Roofline", "Kernel", "Shapes")
 
 
@@ -48,6 +62,34 @@ def _compared(r: Measured, best: float | None) -> list[str]:
         "" if r.load_seconds is None else f"{r.load_seconds:.2f}",
         "" if r.peak_bytes is None else f"{r.peak_bytes / 2**20:.0f}",
     ]
+
+
+def generated(results: Sequence[Generated]) -> str:
+    """How fast contestants read prompts and generate, a row each, and why some failed."""
+    rows = [
+        [
+            str(r.threads),
+            DECODERS[r.peer][0],
+            str(r.prompt),
+            "failed" if r.prefill_seconds is None else digits(r.prompt / r.prefill_seconds),
+            "" if r.prefill_seconds is None else digits(1e3 * r.prefill_seconds),
+            "" if r.token_seconds is None else digits(1 / r.token_seconds),
+            ""
+            if r.token_seconds is None or r.bytes_of_token is None
+            else digits(r.bytes_of_token / r.token_seconds / 1e9),
+            "" if r.roofline is None else f"{r.roofline:.0%}",
+            "" if r.compile_seconds is None else f"{r.compile_seconds:.1f}",
+            "" if r.load_seconds is None else f"{r.load_seconds:.2f}",
+            "" if r.peak_bytes is None else f"{r.peak_bytes / 2**20:.0f}",
+        ]
+        for r in results
+    ]
+    reasons = {(r.threads, r.peer): " ".join(r.failure.split()) for r in results if r.failure is not None}
+    failed = [
+        f"{DECODERS[peer][0]} failed with {threads} thread{'s' * (threads > 1)}: {reason[:500]}"
+        for (threads, peer), reason in reasons.items()
+    ]
+    return "\n".join([table(GENERATED, rows, texts=(1,)), *([""] if failed else []), *failed])
 
 
 def kernels(found: Sequence[Kernel]) -> str:

@@ -1,4 +1,7 @@
-"""`oneir bench`: how fast a model is, next to the peers that are installed, and where OneIR's time goes."""
+"""`oneir bench`: how fast a model is, next to the peers that are installed, and where OneIR's time goes.
+
+Language models, which are measured by tokens, are in `bench_language_model.py`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from ..runtime.error import ExecutionError, InvalidValue, UnsupportedError
 from ..runtime.signature import Signature
 from ..runtime.tensor import Tensor
 from ..version import __version__
-from .console import progress
+from . import bench_language_model
+from .console import positive, progress
 from .inputs import Inputs
 from .model import add_model_argument, load_model
 
@@ -36,6 +40,7 @@ examples:
   oneir bench model.pt2 --against eager,onnxruntime --threads 1 2
   oneir bench model.onnx --extent batch=8 --against none     only where OneIR's time goes, for a batch of 8
   oneir bench model.pt2 --json > model.json                  everything, for scripts
+  oneir bench qwen3.gguf --prompt 128 2048 --tokens 32       a language model, against llama.cpp
 
 what the columns mean:
   Error     the largest difference from PyTorch in float64 (for ONNX models, from ONNX Runtime without its
@@ -45,6 +50,14 @@ what the columns mean:
   Memory    the most that the process had
   Roofline  the time that a kernel's operations, or its bytes if that is longer, take at least on this machine, over the
             time that it took; more than 100% is possible, since bytes that come from a cache are faster
+
+of a language model, which reads prompts of random tokens and then some more, one by one:
+  Prefill   how fast the prompt is read; First token is how long that takes
+  Decode    how fast tokens follow, without choosing them
+  GB/s      the weights, keys and values that OneIR reads for each token; Roofline is how much that is of what reading
+            memory alone reaches between the rounds
+  Compile   the first start, to the first token; short where the cache has the compiled model
+  Load      the next start, to the first token
 """
 
 
@@ -60,22 +73,20 @@ def add(commands: Any) -> None:
     )
     add_model_argument(parser)
     parser.add_argument(
-        "--against", metavar="PEER,...", help=f"the peers: some of {', '.join(OTHERS)}, or none; all that are installed"
+        "--against",
+        metavar="PEER,...",
+        help=f"the peers: some of {', '.join(OTHERS)}, for a language model {bench_language_model.PEER}, or none; all "
+        "that are installed",
     )
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    parser.add_argument("--threads", nargs="+", type=_positive, default=[count], metavar="N", help=f"({count})")
-    parser.add_argument("--rounds", type=_positive, default=5, metavar="N", help="turns of about 0.3 s for each (5)")
+    parser.add_argument("--threads", nargs="+", type=positive, default=[count], metavar="N", help=f"({count})")
+    parser.add_argument("--rounds", type=positive, default=5, metavar="N", help="turns of about 0.3 s for each (5)")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an input; also FILE.npz")
     parser.add_argument("--extent", action="append", default=[], metavar="NAME=N", help="a symbolic extent")
-    parser.add_argument("--seed", type=int, default=0, help="of random inputs (0)")
+    parser.add_argument("--seed", type=int, metavar="N", help="of random inputs (0)")
     parser.add_argument("--json", action="store_true", help="print everything as one JSON object, times in seconds")
+    bench_language_model.add_options(parser)
     parser.set_defaults(run=run)
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
-    return int(text)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -86,6 +97,10 @@ def run(options: argparse.Namespace) -> None:
     from ..bench.worker import Failed
 
     path: Path = options.model
+    bench_language_model.check_options(options)
+    if bench_language_model.is_language_model(path):
+        bench_language_model.run(options, _versions())
+        return
     if str(path) == "-":
         raise UnsupportedError("bench reads a model several times, which stdin cannot be: write it to a file")
     peers = ["oneir", *_peers(options)]
@@ -191,7 +206,7 @@ def _examples(path: Path) -> list[tuple[int, ...]]:
 
 def _inputs(signature: Signature, usual: dict[str, int], options: argparse.Namespace) -> tuple[list[np.ndarray], str]:
     """The inputs as arrays, which can be given to every contestant, and which extents were made up."""
-    inputs = Inputs(signature, options.input, options.extent, options.seed)
+    inputs = Inputs(signature, options.input, options.extent, options.seed or 0)
     inputs.extents = {**usual, **inputs.extents}
     arrays = []
     for param, value in zip(signature.params, inputs.arguments(), strict=True):
@@ -203,7 +218,7 @@ def _inputs(signature: Signature, usual: dict[str, int], options: argparse.Names
 
 def _versions() -> dict[str, str]:
     found = {"oneir": __version__, "python": platform.python_version()}
-    for package in ("torch", "onnxruntime", "openvino", "numpy", "llvmlite"):
+    for package in ("torch", "onnxruntime", "openvino", "llama-cpp-python", "numpy", "llvmlite"):
         try:
             found[package] = version(package)
         except PackageNotFoundError:

@@ -1,5 +1,5 @@
 """What commands print with: tables, sizes, colours where a terminal shows them, and the progress of long work. What
-several of them read: ports and output files.
+several of them read: numbers, ports and output files.
 """
 
 from __future__ import annotations
@@ -54,6 +54,13 @@ def print_code(text: str, language: str) -> None:
 
     # Plain text keeps the terminal's own colour; what is wider than the terminal goes on in its next line.
     Console().print(Syntax("", language, theme="ansi_dark").highlight(text), soft_wrap=True, end="")
+
+
+def positive(text: str) -> int:
+    """The type of an argument that is a number from 1 on. Raises `ArgumentTypeError`."""
+    if not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"expected a number from 1 on, found {text!r}")
+    return int(text)
 
 
 def port(text: str) -> int:

@@ -1,0 +1,179 @@
+"""Language models in turns: how fast prompts are read and tokens follow, beside llama.cpp and beside reading alone."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..llm.files.checkpoint import Checkpoint
+from ..llm.models.decoder import Decoder
+from ..llm.models.experts import ExpertLinear
+from ..llm.quantization import Precision, StoredEmbedding, StoredExperts
+from ..llm.runtime.program import model_with_weights, page_dtype
+from ..relax.frontend import nn
+from ..runtime.dtype import numpy_dtype
+from .compare import PATIENCE, Step, environment
+from .contestant import DECODERS
+from .worker import Failed, Worker
+
+
+@dataclass
+class Generated:
+    """One contestant, a prompt of some length and the answer after it. Times are in seconds, medians of the rounds."""
+
+    threads: int
+    prompt: int
+    tokens: int
+    peer: str
+    prefill_seconds: float | None = None
+    """Of the whole prompt: the logits of the first token of the answer are there."""
+    token_seconds: float | None = None
+    """Of each further token."""
+    bytes_of_token: float | None = None
+    """What OneIR reads for one: weights, and the keys and values before it."""
+    read_speed: float | None = None
+    """The bytes a second that reading alone reached between the rounds."""
+    compile_seconds: float | None = None
+    load_seconds: float | None = None
+    peak_bytes: int | None = None
+    failure: str | None = None
+
+    @property
+    def roofline(self) -> float | None:
+        """How fast a token's bytes are read, as a part of the speed of reading alone."""
+        if self.bytes_of_token is None or self.read_speed is None or self.token_seconds is None:
+            return None
+        return self.bytes_of_token / self.token_seconds / self.read_speed
+
+
+def opened(path: Path) -> Decoder:
+    """The model of a folder or a GGUF file as OneIR runs it, without the values of its weights.
+
+    Raises what `Checkpoint.open` does, and `UnsupportedError` for one that gives embeddings.
+    """
+    return model_with_weights(Checkpoint.open(path), Precision())
+
+
+def bytes_of_token(model: Decoder, position: float) -> float:
+    """What a token at a position reads: weights, those of chosen experts alone, and the keys and values before it.
+
+    Of a table of tokens it reads a row, which counts as nothing, unless the table gives the logits too.
+    """
+    config, size = model.config, 0.0
+    tables = [name for kind in (nn.Embedding, StoredEmbedding) for name, _ in model.named_attributes(kind)]
+    rows = tuple(f"{name}." for name in tables if not (config.tied and name.endswith("embed_tokens")))
+    of_experts = [name for kind in (ExpertLinear, StoredExperts) for name, _ in model.named_attributes(kind)]
+    experts = tuple(f"{name}." for name in of_experts)
+    for name, parameter in model.named_parameters():
+        share = 0.0 if name.startswith(rows) else 1.0
+        if config.experts is not None and name.startswith(experts):
+            share = config.experts.chosen / config.experts.count
+        size += share * math.prod(map(int, parameter.shape)) * numpy_dtype(parameter.dtype).itemsize
+    seen = sum(min(position, config.window(layer) or position) for layer in range(config.layers))
+    item = numpy_dtype(page_dtype(model, Precision())).itemsize
+    return size + 2.0 * seen * config.kv_heads * config.head_dim * item
+
+
+@dataclass
+class _Contestant:
+    """A peer with the model, ready to take its turns, and what was measured of each prompt."""
+
+    peer: str
+    worker: Worker
+    compile_seconds: float | None = None
+    load_seconds: float | None = None
+    peak_bytes: int | None = None
+    failure: str | None = None
+    seconds: dict[int, list[list[float]]] = field(default_factory=dict)
+
+    def attempt(self, action: Callable[[], None]) -> None:
+        """Does something, unless the contestant has failed, or does then."""
+        if self.failure is None:
+            try:
+                action()
+            except Failed as failure:
+                self.failure = str(failure)
+                self.worker.close()
+
+
+def compare(
+    path: Path,
+    model: Decoder,
+    peers: Sequence[str],
+    threads: int,
+    prompts: Sequence[int],
+    tokens: int,
+    context: int,
+    rounds: int,
+    step: Step,
+    folder: Path,
+) -> list[Generated]:
+    """Lets contestants, each in a process with so many threads, read prompts and generate, in turns.
+
+    Tokens are random and the same for all; `folder` takes the logs. `model` is what `opened` gave for the path.
+    """
+    rng = np.random.default_rng(1)
+    answer = rng.integers(3, model.config.vocab_size, tokens).tolist()
+    texts = {length: rng.integers(3, model.config.vocab_size, length).tolist() for length in prompts}
+    own = environment(threads, folder)
+    # What is compiled stays in the user's cache, for the next start.
+    own.pop("ONEIR_CACHE_DIR")
+    own |= {name: value for name, value in os.environ.items() if name == "ONEIR_CACHE_DIR"}
+
+    with ExitStack() as stack:
+
+        def worker(name: str) -> Worker:
+            return stack.enter_context(Worker(own, folder / f"{name}{threads}.log", PATIENCE))
+
+        step(f"compiling, {threads} threads")
+        with Worker(own, folder / f"compiling{threads}.log", PATIENCE) as compiling:
+            compile_seconds = compiling.ask("load_decoder", peer="oneir", path=str(path), context=context)
+        contestants = [_Contestant(peer, worker(peer)) for peer in peers]
+        for contestant in contestants:
+            step(f"{DECODERS[contestant.peer][0]} loads, {threads} threads")
+            contestant.attempt(lambda one=contestant: _load(one, path, context, texts[max(texts)]))
+            contestant.compile_seconds = compile_seconds if contestant.peer == "oneir" else None
+        machine, speeds = worker("machine"), list[float]()
+        for number in range(rounds):
+            step(f"round {number + 1} of {rounds}, {threads} threads")
+            for prompt, text in texts.items():
+                # Nobody always follows the same one.
+                for contestant in contestants[number % len(peers) :] + contestants[: number % len(peers)]:
+                    contestant.attempt(
+                        lambda one=contestant, prompt=prompt, text=text: _turn(one, prompt, text, answer)
+                    )
+                speeds.append(machine.ask("read_speed"))
+    return [_result(one, model, threads, prompt, tokens, max(speeds)) for prompt in prompts for one in contestants]
+
+
+def _load(contestant: _Contestant, path: Path, context: int, longest: list[int]) -> None:
+    ask = contestant.worker.ask
+    contestant.load_seconds = ask("load_decoder", peer=contestant.peer, path=str(path), context=context)
+    ask("warm_up", prompt=longest)
+
+
+def _turn(contestant: _Contestant, prompt: int, text: list[int], answer: list[int]) -> None:
+    found = contestant.worker.ask("generate", prompt=text, answer=answer, seconds=0.3)
+    for seconds, more in zip(contestant.seconds.setdefault(prompt, [[], []]), found, strict=True):
+        seconds += more
+    contestant.peak_bytes = contestant.worker.ask("peak_memory")
+    time.sleep(0.05)  # threads that wait for more work spin for a while
+
+
+def _result(one: _Contestant, model: Decoder, threads: int, prompt: int, tokens: int, read_speed: float) -> Generated:
+    found = Generated(threads, prompt, tokens, one.peer, failure=one.failure)
+    if one.failure is None:
+        found.prefill_seconds, found.token_seconds = map(statistics.median, one.seconds[prompt])
+        found.compile_seconds, found.load_seconds = one.compile_seconds, one.load_seconds
+        found.peak_bytes = one.peak_bytes
+        if one.peer == "oneir":
+            found.bytes_of_token, found.read_speed = bytes_of_token(model, prompt + tokens / 2), read_speed
+    return found
