@@ -13,6 +13,7 @@ from cli_results import fails, succeeds
 from onnx import TensorProto, helper, numpy_helper
 from small_decoders import saved
 
+from benchmarks.llm import Shape, write_gguf
 from oneir.driver.load import load
 from oneir.relax.frontend.onnx import from_onnx
 from oneir.relax.transform import IntegerProducts
@@ -112,7 +113,10 @@ def test_a_symbolic_batch(cli, tmp_path: Path):
 
 def test_what_is_refused(cli, data, tmp_path: Path):
     message = fails(cli("quantize", "{models}/net.pt2", "-o", "a.onnx", "--data", "calib.npz"))
-    assert "an ONNX model, whose name ends in .onnx, or the folder of a language model is quantized; found" in message
+    assert (
+        "an ONNX model, whose name ends in .onnx, or a language model, a folder or .gguf file, is quantized; found"
+        in message
+    )
     message = fails(cli("quantize", "nowhere", "-o", "small", "--form", "q4_0"))
     assert message == "oneir quantize: there is no file or folder nowhere"
     np.savez(tmp_path / "other.npz", image=data)
@@ -154,7 +158,21 @@ def test_a_folder_gets_blocks_for_weights(cli, tmp_path: Path):
     assert "whose weights alone are quantized" in message
 
 
+def test_a_gguf_file_becomes_another(cli, tmp_path: Path):
+    write_gguf(tmp_path / "floats.gguf", Shape("llama", 1, 64, 2, 1, 32, 96, 320, tied=False), "bf16")
+    printed = succeeds(cli("quantize", "floats.gguf", "-o", "small.gguf", "--form", "q8_0"))
+    assert re.fullmatch(r"small.gguf: [\d.]+ kB, from [\d.]+ kB; 9 weights of q8_0\n", printed)
+    message = fails(cli("quantize", "small.gguf", "-o", "smaller.gguf"))
+    assert message.startswith(
+        "oneir quantize: small.gguf: the weights are quantized already, token_embd.weight is Q8_0;"
+    )
+    assert "name it with .gguf at its end, found small" in fails(cli("quantize", "floats.gguf", "-o", "small"))
+    assert "nowhere/small.gguf" in fails(cli("quantize", "floats.gguf", "-o", "nowhere/small.gguf"))
+    assert "missing.gguf: expected a file, found none" in fails(cli("quantize", "missing.gguf", "-o", "a.gguf"))
+    assert sorted(path.name for path in tmp_path.glob("*.gguf*")) == ["floats.gguf", "small.gguf"]
+
+
 def test_options_of_the_other_kind(cli, data):
     message = fails(cli("quantize", "net.onnx", "-o", "a.onnx", "--data", "calib.npz", "--form", "q4_0"))
-    assert "net.onnx is an ONNX model: --form is for folders of language models" in message
+    assert "net.onnx is an ONNX model: --form is for language models" in message
     assert "calibration needs --data FILE.npz" in fails(cli("quantize", "net.onnx", "-o", "a.onnx"))

@@ -25,13 +25,15 @@ examples:
   oneir quantize model.onnx -o int8.onnx --data a.npz b.npz --method percentile --percentile 99.9
   oneir quantize model.onnx -o int8.onnx --data calibration.npz --exclude /head/MatMul
   oneir quantize TinyLlama-1.1B -o TinyLlama-1.1B-q4 --form q4_0
+  oneir quantize qwen3-f16.gguf -o qwen3-q8_0.gguf --form q8_0
 
 An .npz has the inputs of one call by their names. Where the first extent of an array is a multiple of what the model
 takes, or the array has one dimension more, it has those of several calls. Convolutions and matrix products with
 constant weights are quantized, and activations between them; `oneir compile` and other runtimes take the result.
 
 A folder with config.json and safetensors is a language model, or one that embeds. The new folder has all that the old
-one has, with blocks of GGML's Q4_0 or Q8_0 for the weights of layers; `oneir chat` and `oneir serve` take it.
+one has, with blocks of GGML's Q4_0 or Q8_0 for the weights of layers; `oneir chat` and `oneir serve` take it. Of a GGUF
+file with floats a new GGUF file is made, which llama.cpp takes as well.
 """
 
 SAMPLES = 1 << 16
@@ -48,7 +50,9 @@ def add(commands: Any) -> None:
         "Of a language model, weights alone: 4 or 8 bits, with a scale for each 32.",
         epilog=_EPILOG,
     )
-    parser.add_argument("model", type=Path, help="an ONNX model of float32, or the folder of a language model")
+    parser.add_argument(
+        "model", type=Path, help="an ONNX model of float32, or a language model: a folder or a .gguf file"
+    )
     parser.add_argument(
         "-o",
         "--output",
@@ -79,16 +83,16 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Runs the command."""
-    if options.model.is_dir():
-        _quantize_folder(options)
+    if options.model.is_dir() or options.model.suffix == ".gguf":
+        _quantize_language_model(options)
         return
     if not options.model.exists():
         raise InvalidValue(f"there is no file or folder {options.model}")
     if options.model.suffix != ".onnx":
-        kinds = "an ONNX model, whose name ends in .onnx, or the folder of a language model"
+        kinds = "an ONNX model, whose name ends in .onnx, or a language model, a folder or .gguf file,"
         raise UnsupportedError(f"{kinds} is quantized; found {options.model}")
     if options.form or not options.data:
-        what = "--form is for folders of language models" if options.form else "calibration needs --data FILE.npz"
+        what = "--form is for language models" if options.form else "calibration needs --data FILE.npz"
         raise InvalidValue(f"{options.model} is an ONNX model: {what}")
     if not 50 < options.percentile <= 100:
         raise InvalidValue(f"expected a percentile above 50 and at most 100, found {options.percentile:g}")
@@ -143,20 +147,25 @@ def run(options: argparse.Namespace) -> None:
             print(f"{name.replace('_', ' ')}: {value:.2%}")
 
 
-def _quantize_folder(options: argparse.Namespace) -> None:
-    from ..llm.runtime.quantize import quantize_folder
+def _quantize_language_model(options: argparse.Namespace) -> None:
+    from ..llm.runtime.quantize import quantize_folder, quantize_gguf
 
     if options.data or options.test or options.labels or options.exclude:
         raise InvalidValue(
-            f"{options.model} is the folder of a language model, whose weights alone are quantized: --data, --test, "
+            f"{options.model} is a language model, whose weights alone are quantized: --data, --test, "
             "--labels and --exclude are for ONNX models"
         )
     form = options.form or "q4_0"
-    with progress(f"quantizing {options.model.name}", 1) as step:
+    expect_directories_of(options.output)
+    with progress(f"quantizing {options.model.name}", 1) as step, writing(options.output):
         step("writing")
-        count = quantize_folder(options.model, options.output, form)
+        if options.model.is_dir():
+            count = quantize_folder(options.model, options.output, form)
+        else:
+            count = quantize_gguf(options.model, options.output, form)
     paths = options.model, options.output
-    before, after = (sum(file.stat().st_size for file in path.glob("*.safetensors")) for path in paths)
+    files = [path.glob("*.safetensors") if path.is_dir() else [path] for path in paths]
+    before, after = (sum(file.stat().st_size for file in those) for those in files)
     if options.json:
         print(json.dumps({"output": str(options.output), "bytes": [before, after], "quantized": count, "form": form}))
         return

@@ -13,10 +13,11 @@ import torch
 from safetensors.numpy import load_file
 from small_decoders import continued, greedy, prompts, saved
 
+from benchmarks.llm import Shape, write_gguf
 from oneir.llm.engine.runner import Piece
 from oneir.llm.files.checkpoint import Checkpoint
 from oneir.llm.runtime.loader import load_runner
-from oneir.llm.runtime.quantize import quantize_folder
+from oneir.llm.runtime.quantize import quantize_folder, quantize_gguf
 from oneir.runtime.error import InvalidValue, ShapeMismatch, UnsupportedError
 
 
@@ -85,6 +86,35 @@ def test_experts_are_quantized(tmp_path: Path) -> None:
     exact = {"activations": "float32"}
     expected, logits = (load_runner(*given, **exact)[0].run([piece])[0] for given in ((source, "q4_0"), (target,)))
     np.testing.assert_array_equal(logits, expected)
+
+
+@pytest.mark.parametrize("form", ["q4_0", "q8_0"])
+def test_a_gguf_file_keeps_all_but_its_matrices(form: str, tmp_path: Path) -> None:
+    source, target = tmp_path / "floats.gguf", tmp_path / "small.gguf"
+    write_gguf(source, Shape("llama", 2, 64, 4, 2, 16, 96, 320, tied=False), "bf16")
+    assert quantize_gguf(source, target, form) == 2 * 7 + 2
+    kind = gguf.GGMLQuantizationType[form.upper()]
+    plain, found = gguf.GGUFReader(source), gguf.GGUFReader(target)
+    ours = {"GGUF.version", "GGUF.tensor_count", "GGUF.kv_count", "general.file_type", "general.quantization_version"}
+    assert [*found.fields] == [*plain.fields, "general.quantization_version"]
+    for name, entry in plain.fields.items():
+        if name not in ours:
+            assert found.fields[name].contents() == entry.contents(), name
+    assert found.fields["general.file_type"].contents() == gguf.LlamaFileType[f"MOSTLY_{form.upper()}"]
+    assert [t.name for t in found.tensors] == [t.name for t in plain.tensors]
+    for old, new in zip(plain.tensors, found.tensors, strict=True):
+        assert new.shape.tolist() == old.shape.tolist()
+        if len(old.shape) == 1:
+            np.testing.assert_array_equal(new.data, old.data)
+        else:
+            values = gguf.quants.dequantize(old.data, old.tensor_type)
+            assert new.tensor_type == kind
+            np.testing.assert_array_equal(new.data, gguf.quants.quantize(values, kind))
+    piece = Piece(prompts()[0], 0, range(4), all_logits=True)
+    expected, logits = (load_runner(*given)[0].run([piece])[0] for given in ((source, form), (target,)))
+    np.testing.assert_array_equal(logits, expected)
+    with pytest.raises(InvalidValue, match=r"quantized already, token_embd\.weight is Q[48]_0; quantize the file with"):
+        quantize_gguf(target, tmp_path / "smaller.gguf", form)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

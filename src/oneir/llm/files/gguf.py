@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,20 +65,26 @@ class GGUFFile:
             raise cursor.error(f"expected version 2 or 3 of GGUF, little endian, found {self.version}", 4)
         tensors, entries = cursor.number("<Q"), cursor.number("<Q")
         self.metadata: dict[str, object] = {}
+        self.entries: dict[str, np.ndarray] = {}
+        """The bytes of each of the metadata: key, type and value."""
         for _ in range(entries):
+            first = cursor.position
             key, kind = cursor.string(), cursor.number("<I")
             if key in self.metadata:
                 raise cursor.error(f"the metadata {key!r} are there twice")
             self.metadata[key] = cursor.value(kind)
+            self.entries[key] = content[first : cursor.position]
         infos = [_info(cursor) for _ in range(tensors)]
-        start = cursor.position + -cursor.position % self._alignment()
+        start = cursor.position + -cursor.position % self.alignment
         self.tensors: dict[str, GGUFTensor] = {}
         for name, shape, kind, offset in infos:
             if name in self.tensors:
                 raise InvalidValue(f"{self.path}: the tensor {name!r} is there twice")
             self.tensors[name] = self._tensor(content[start:], name, shape, kind, offset)
 
-    def _alignment(self) -> int:
+    @property
+    def alignment(self) -> int:
+        """Of the bytes of a tensor."""
         alignment = self.metadata.get("general.alignment", 32)
         if type(alignment) is not int or alignment <= 0 or alignment & (alignment - 1):
             raise InvalidValue(f"{self.path}: expected a power of two as general.alignment, found {alignment!r}")
@@ -97,6 +104,37 @@ class GGUFFile:
                 f"{len(data)} that follow the header; the file may be cut short"
             )
         return GGUFTensor(shape, form, data[offset : offset + size])
+
+
+def gguf_header(
+    entries: Mapping[str, bytes | np.ndarray], tensors: Mapping[str, tuple[tuple[int, ...], str]], alignment: int
+) -> bytes:
+    """What a GGUF file begins with, for metadata as `GGUFFile.entries` has them, and the shapes and formats of tensors.
+
+    The bytes of tensors follow in this order, each filled up to the alignment.
+    """
+    parts = [
+        b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries)),
+        *(bytes(entry) for entry in entries.values()),
+    ]
+    offset = 0
+    for name, (shape, form) in tensors.items():
+        parts.append(_string(name) + struct.pack(f"<I{len(shape)}Q", len(shape), *reversed(shape)))
+        parts.append(struct.pack("<IQ", _TYPES.index(form), offset))
+        size = stored_bytes(shape, form)
+        offset += size + -size % alignment
+    header = b"".join(parts)
+    return header + bytes(-len(header) % alignment)
+
+
+def gguf_number(key: str, value: int) -> bytes:
+    """An entry of `GGUFFile.entries`: a number that is no less than 0."""
+    return _string(key) + struct.pack("<II", 4, value)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<Q", len(data)) + data
 
 
 class _Cursor:

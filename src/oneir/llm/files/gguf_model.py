@@ -117,6 +117,10 @@ class GGUFModel:
         """The names, in the order of the file."""
         return [*self._places]
 
+    def tensor(self, name: str) -> str:
+        """What the file calls the tensor that has this one, alone or with those of other experts."""
+        return self._places[name].tensor
+
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor; `KeyError` for an unknown one."""
         place = self._places[name]

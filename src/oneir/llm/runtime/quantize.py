@@ -1,10 +1,12 @@
-"""Writes a folder whose weights are blocks of 4 or 8 bits, out of one with floats.
+"""Writes a model whose weights are blocks of 4 or 8 bits, out of one with floats: a folder, or a GGUF file.
 
     quantize_folder(Path("TinyLlama-1.1B"), Path("TinyLlama-1.1B-q4"), "q4_0")
+    quantize_gguf(Path("qwen3-f16.gguf"), Path("qwen3-q4_0.gguf"), "q4_0")
 
-The blocks are those that `LLM(folder, "q4_0")` makes of the same weights, so both give the same tokens. They lie in
-safetensors, under the names that the weights had, since a folder has all else that a model of any family needs; a GGUF
-file would need its names and metadata of each family. A part of a tensor is in memory at a time.
+The blocks are those that `LLM(folder, "q4_0")` makes of the same weights, so both give the same tokens. Those of a
+folder lie in safetensors, under the names that the weights had, since a folder has all else that a model of any family
+needs; a GGUF file would need its names and metadata of each family. A file stays a file, with the names and metadata
+that it has. A part of a tensor is in memory at a time.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ...runtime.dtype import dtype_name
+from ...runtime.dtype import dtype_name, numpy_dtype
 from ...runtime.error import InvalidValue
 from ...runtime.params import params_header
 from ..files.block_weights import METHOD, TRANSPOSED
-from ..files.blocks import quantize, stored_bytes
+from ..files.blocks import block_format, quantize, stored_bytes
 from ..files.checkpoint import Checkpoint
+from ..files.gguf import GGUFFile, gguf_header, gguf_number
+from ..files.gguf_model import GGUFModel
 from ..files.source import file_in
 from ..kernels.forms import DigitForm
 from ..models import model_of
@@ -31,6 +35,8 @@ from .weights import with_stored_weights
 
 _ITEMS = 1 << 20
 """Weights that are in memory at a time, as float32."""
+_FILE_TYPES = {"q4_0": 2, "q8_0": 7}
+"""llama.cpp's numbers of files whose weights are of a form."""
 _WEIGHTS = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".h5", ".msgpack", ".onnx")
 
 
@@ -69,6 +75,46 @@ def quantize_folder(source: Path, target: Path, form: str) -> int:
                 file.write(np.ascontiguousarray(part).view(np.uint8).data)
     config = {**checkpoint.config, "quantization_config": {"quant_method": METHOD, "format": name}}
     (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    partial.rename(target)
+    return len(quantized)
+
+
+def quantize_gguf(source: Path, target: Path, form: str) -> int:
+    """Writes a GGUF file with weights of `form`, "q4_0" or "q8_0"; gives the number of tensors that are blocks there.
+
+    Which those are is what OneIR keeps in blocks. Raises `InvalidValue` for a file with quantized weights: the error
+    of their digits would come on top of that of new ones.
+    """
+    if target.suffix != ".gguf":
+        raise InvalidValue(f"{source} becomes a GGUF file: name it with .gguf at its end, found {target}")
+    file = GGUFFile(source)
+    model = GGUFModel(file)
+    checkpoint = Checkpoint(source, model.config, {}, model)
+    quantized = {model.tensor(name) for name in _quantized(checkpoint, Precision(form))}
+    for name, tensor in file.tensors.items():
+        if block_format(tensor.format).dtype is None:
+            raise InvalidValue(
+                f"{source}: the weights are quantized already, {name} is {tensor.format}; quantize the file with f16, "
+                "bf16 or f32 that it was made of"
+            )
+    kinds = {
+        name: (tensor.shape, form.upper() if name in quantized else tensor.format)
+        for name, tensor in file.tensors.items()
+    }
+    facts = {"general.file_type": _FILE_TYPES[form], "general.quantization_version": 2}
+    entries = {**file.entries, **{key: gguf_number(key, value) for key, value in facts.items()}}
+    partial = target.with_name(f"{target.name}.partial")
+    with partial.open("wb") as written:
+        written.write(gguf_header(entries, kinds, file.alignment))
+        for name, (shape, kind) in kinds.items():
+            tensor = file.tensors[name]
+            if name in quantized:
+                values = tensor.data.view(numpy_dtype(block_format(tensor.format).dtype or "")).reshape(-1, shape[-1])
+                for part in _parts(values):
+                    written.write(quantize(part.astype(np.float32), kind).data)
+            else:
+                written.write(tensor.data.data)
+            written.write(bytes(-written.tell() % file.alignment))
     partial.rename(target)
     return len(quantized)
 
