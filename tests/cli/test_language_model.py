@@ -27,6 +27,9 @@ SCRIPT = {
 }
 
 
+NO_COMMAND = "there is no command /sing; there are /help, /stats, /reset, /clear, /exit, /quit, /bye"
+
+
 class FakeLLM:
     """What the commands use of an `LLM`."""
 
@@ -67,6 +70,20 @@ def test_a_conversation_through_a_pipe(cli, monkeypatch, loaded):
     assert (str(path), options.quantization, options.context, batch) == ("some-folder", None, None, 1)
 
 
+@pytest.mark.parametrize("end", ["/exit", "/quit", "/bye"])
+def test_every_command_that_ends_it(cli, monkeypatch, loaded, end):
+    assert succeeds(talk(cli, monkeypatch, f"hi\n {end}\nhi\n")) == "Grüße!\n"
+
+
+def test_help_lists_the_commands_and_so_does_that_of_the_command_line(cli, monkeypatch, loaded, capsys):
+    said = succeeds(talk(cli, monkeypatch, "/help\n/clear\n")).splitlines()
+    assert [line.split()[0].rstrip(",") for line in said] == ["/help", "/stats", "/reset", "/exit"]
+    with pytest.raises(SystemExit):
+        cli("chat", "--help")
+    shown = capsys.readouterr().out
+    assert all(f"  {line}\n" in shown for line in said)
+
+
 def test_what_an_answer_took(cli, monkeypatch, loaded):
     lines = succeeds(talk(cli, monkeypatch, "/stats\nhi\n/stats\n")).splitlines()
     assert lines[:2] == ["there was no answer yet", "Grüße!"]
@@ -76,20 +93,20 @@ def test_what_an_answer_took(cli, monkeypatch, loaded):
 
 
 def test_lines_that_are_refused(cli, monkeypatch, loaded):
-    message = fails(talk(cli, monkeypatch, "/quit\n"))
-    assert message == "oneir chat: expected /stats, /reset, /exit or a message, found /quit"
+    message = fails(talk(cli, monkeypatch, "/sing loud\n"))
+    assert message == f"oneir chat: {NO_COMMAND}"
     code, out, err = talk(cli, monkeypatch, "x" * 300)
     assert code == 1 and "the context has room for 256 tokens" in err and out == ""
 
 
 def test_a_terminal_shows_errors_and_goes_on(cli, monkeypatch, loaded):
-    lines = iter(["/quit", "hi", "/exit"])
+    lines = iter(["/sing", "hi", "/exit"])
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
     said = succeeds(cli("chat", "some-folder"))
     assert said.splitlines() == [
-        "fake; /stats, /reset, /exit",
-        "expected /stats, /reset, /exit or a message, found /quit",
+        "fake; /help lists commands",
+        NO_COMMAND,
         "Grüße!",
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import time
 from pathlib import Path
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
 
     from ..llm.llm import LLM
 
+_COMMANDS = """\
+/help           these commands
+/stats          how many tokens there were, and how fast they came
+/reset, /clear  begins anew
+/exit, /quit, /bye, or Ctrl-D, ends it; Ctrl-C ends an answer"""
+_ENDS = ("/exit", "/quit", "/bye")
+
 _EPILOG = """\
 examples:
   oneir chat TinyLlama-1.1B-Chat
@@ -24,8 +32,7 @@ examples:
   echo "What is a compiler?" | oneir chat model.gguf        each line is a message; only answers are printed
 
 while it runs:
-  /stats   how many tokens there were, and how fast they came
-  /reset   begins anew; /exit, or Ctrl-D, ends it; Ctrl-C ends an answer
+  {commands}
 """
 
 
@@ -35,7 +42,7 @@ def add(commands: Any) -> None:
         "chat",
         help="talk to a language model",
         description="Talks to a language model, whose answers appear as they are generated.",
-        epilog=_EPILOG,
+        epilog=_EPILOG.format(commands=_COMMANDS.replace("\n", "\n  ")),
     )
     parser.add_argument("model", type=Path, metavar="MODEL", help=LANGUAGE_MODEL)
     add_language_model_options(parser)
@@ -55,9 +62,9 @@ def run(options: argparse.Namespace) -> None:
     out = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
     terminal = sys.stdin.isatty()
     if terminal:
-        out.print(f"{llm.name}; /stats, /reset, /exit", style="dim")
+        out.print(f"{llm.name}; /help lists commands", style="dim")
     chat = _Chat(llm, options, out)
-    while (line := _line(out) if terminal else sys.stdin.readline()) and line.strip() != "/exit":
+    while (line := _line(out) if terminal else sys.stdin.readline()) and line.strip() not in _ENDS:
         chat.take(line.strip(), terminal)
     llm.close()
 
@@ -89,12 +96,15 @@ class _Chat:
             match line:
                 case "":
                     pass
-                case "/reset":
+                case "/help":
+                    self._out.print(_COMMANDS, style="dim")
+                case "/reset" | "/clear":
                     self._messages = list(self._beginning)
                 case "/stats":
                     self._out.print(table(self._stats, "<<") or "there was no answer yet", style="dim")
                 case _ if line.startswith("/"):
-                    raise InvalidValue(f"expected /stats, /reset, /exit or a message, found {line}")
+                    names = ", ".join(re.findall(r"/\w+", _COMMANDS))
+                    raise InvalidValue(f"there is no command {line.split()[0]}; there are {names}")
                 case _:
                     self._answer(line)
         except OneIRError as error:
