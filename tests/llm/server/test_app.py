@@ -255,6 +255,18 @@ def test_models_health_and_metrics(client, address):
 # -- what is refused --
 
 
+def test_the_ends_of_ranges_are_taken_and_more_texts_that_stop_than_at_openai(client):
+    limits = {"temperature": (0, 2), "top_p": (0.01, 1), "presence_penalty": (-2, 2), "frequency_penalty": (-2, 2)}
+    limits |= {"n": (1, 128), "max_tokens": (1, 500), "max_completion_tokens": (1, 500), "seed": (-(2**63), 2**63 - 1)}
+    for end in (0, 1):
+        given = {name: values[end] for name, values in limits.items()}
+        bias, stop = {"97": (-100, 100)[end]}, [str(number) for number in range(10)]
+        found = client.chat.completions.create(
+            model="fake", messages=say("hi"), logprobs=True, top_logprobs=20 * end, logit_bias=bias, stop=stop, **given
+        )
+        assert len(found.choices) == given["n"]
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "param", "code", "message"),
     [
@@ -277,7 +289,50 @@ def test_models_health_and_metrics(client, address):
             openai.BadRequestError,
             "temperature",
             "invalid_value",
-            "temperature is a number, from 0 to 100; found -1.0",
+            "temperature: expected 0 to 2, found -1",
+        ),
+        *(
+            ({name: value}, openai.BadRequestError, name, "invalid_value", f"{name}: expected {limits}, found {value}")
+            for name, value, limits in (
+                ("temperature", 9, "0 to 2"),
+                ("temperature", 2.01, "0 to 2"),
+                ("top_p", 1.1, "0 to 1"),
+                ("top_p", -0.5, "0 to 1"),
+                ("presence_penalty", 2.5, "-2 to 2"),
+                ("frequency_penalty", -3, "-2 to 2"),
+                ("n", 129, "1 to 128"),
+                ("max_tokens", 0, "1 or more"),
+                ("max_completion_tokens", -4, "1 or more"),
+            )
+        ),
+        (
+            {"logit_bias": {"97": 101}},
+            openai.BadRequestError,
+            "logit_bias[97]",
+            "invalid_value",
+            "logit_bias[97] is a number, from -100 to 100; found 101",
+        ),
+        ({"seed": 1.5}, openai.BadRequestError, "seed", "invalid_type", "seed: expected an integer, found 1.5"),
+        (
+            {"stop": ""},
+            openai.BadRequestError,
+            "stop",
+            "invalid_value",
+            "stop is a sequence of texts that are not empty",
+        ),
+        (
+            {"top_logprobs": 3},
+            openai.BadRequestError,
+            "top_logprobs",
+            "invalid_value",
+            "top_logprobs: expected logprobs: true beside it",
+        ),
+        (
+            {"extra_body": {"structured_outputs": {"regex": "a", "json": {}}}},
+            openai.BadRequestError,
+            None,
+            "invalid_value",
+            "an answer has one form at most, found json_schema and regex",
         ),
         ({"n": 0}, openai.BadRequestError, "n", "invalid_value", "n: expected 1 to 128, found 0"),
         (
@@ -346,9 +401,9 @@ def test_models_health_and_metrics(client, address):
         (
             {"logprobs": True, "top_logprobs": 50},
             openai.BadRequestError,
-            "logprobs",
+            "top_logprobs",
             "invalid_value",
-            "logprobs is a whole number, from 0 to 20, or None; found 50",
+            "top_logprobs: expected 0 to 20, found 50",
         ),
         (
             {"tool_choice": "required"},

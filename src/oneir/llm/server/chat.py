@@ -9,6 +9,7 @@ from typing import Any
 
 from ..engine.engine import Engine
 from ..engine.request import Chunk
+from ..engine.sampling import MAX_LOGPROBS
 from ..engine.text import Tokenizer
 from .errors import APIError
 from .fields import Fields
@@ -28,11 +29,13 @@ def read_chat(body: Fields, model: str, engine: Engine) -> tuple[list[list[int]]
     if not messages:
         raise body.error("messages", "expected at least one message", code="missing_required_parameter")
     tools = read_tools(body)
-    top = body.get("top_logprobs", int)
-    max_tokens = body.get("max_completion_tokens", int)
+    top = body.within("top_logprobs", int, 0, MAX_LOGPROBS)
+    if top is not None and not body.get("logprobs", bool):
+        raise body.error("top_logprobs", "expected logprobs: true beside it", code="invalid_value")
+    max_tokens = body.within("max_completion_tokens", int, 1)
     given: dict[str, Any] = {
         "logprobs": (top or 0) if body.get("logprobs", bool) else None,
-        "max_tokens": body.get("max_tokens", int) if max_tokens is None else max_tokens,
+        "max_tokens": body.within("max_tokens", int, 1) if max_tokens is None else max_tokens,
     }
     if tools.json_schema is not None:
         given |= {"json_schema": tools.json_schema, "regex": None, "grammar": None}

@@ -36,6 +36,14 @@ class Fields:
             return value
         raise self.error(name, f"expected {_NAMES[kind]}, found {_shown(value)}")
 
+    def within(self, name: str, kind: type[T], least: int, most: int | None = None) -> T | None:
+        """A number of a range, None if it is missing. Raises `APIError`."""
+        value: Any = self.get(name, kind)
+        if value is not None and not (least <= value and (most is None or value <= most)):
+            limits = f"{least} or more" if most is None else f"{least} to {most}"
+            raise self.error(name, f"expected {limits}, found {_shown(self.values[name])}", code="invalid_value")
+        return value
+
     def require(self, name: str, kind: type[T]) -> T:
         """The same for a field that must be there."""
         value = self.get(name, kind)

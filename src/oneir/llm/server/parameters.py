@@ -32,18 +32,16 @@ def read_parameters(body: Fields, model: str, **given: Any) -> Parameters:
 
     Raises `APIError` for what is no number, say, and for a number that makes no sense.
     """
-    count = body.get("n", int)
-    if count is not None and not 1 <= count <= MAX_ANSWERS:
-        raise body.error("n", f"expected 1 to {MAX_ANSWERS}, found {count}", code="invalid_value")
-    temperature = body.get("temperature", float)
+    count = body.within("n", int, 1, MAX_ANSWERS)
+    temperature = body.within("temperature", float, 0, 2)
     values = {
         "temperature": 1.0 if temperature is None else temperature,
-        "top_p": body.get("top_p", float),
+        "top_p": body.within("top_p", float, 0, 1),
         "top_k": body.get("top_k", int),
         "min_p": body.get("min_p", float),
         "repetition_penalty": body.get("repetition_penalty", float),
-        "presence_penalty": body.get("presence_penalty", float),
-        "frequency_penalty": body.get("frequency_penalty", float),
+        "presence_penalty": body.within("presence_penalty", float, -2, 2),
+        "frequency_penalty": body.within("frequency_penalty", float, -2, 2),
         "seed": body.get("seed", int),
         "ignore_eos": body.get("ignore_eos", bool),
         "stop_token_ids": body.get("stop_token_ids", list),
@@ -57,7 +55,9 @@ def read_parameters(body: Fields, model: str, **given: Any) -> Parameters:
     try:
         sampling = SamplingParams(**{name: value for name, value in values.items() if value is not None})
     except InvalidValue as error:
-        raise APIError(400, str(error), param=str(error).split()[0], code="invalid_value") from None
+        name = str(error).split()[0]
+        param = name if name.partition("[")[0] in values else None
+        raise APIError(400, str(error), param=param, code="invalid_value") from None
     include_usage = body.object("stream_options").get("include_usage", bool)
     return Parameters(model, sampling, count or 1, body.get("stream", bool) or False, include_usage or False)
 
