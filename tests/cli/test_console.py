@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 
 import pytest
 
@@ -37,6 +38,18 @@ class Terminal(io.StringIO):
 
     def isatty(self) -> bool:
         return True
+
+
+def test_what_does_not_change_is_not_drawn_again(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    with progress("loading", 1) as step:
+        step("all of it")
+        begun = time.monotonic()
+        time.sleep(0.5)
+        seconds = time.monotonic() - begun
+    # At the beginning, for the step, each second, and at the end.
+    assert terminal.getvalue().count("loading") <= 3 + seconds
 
 
 @pytest.mark.parametrize("between", [False, True])

@@ -92,6 +92,8 @@ def writing(path: Path) -> Iterator[None]:
 def progress(what: str, steps: int, *, between: bool = False) -> Iterator[Callable[[str], None]]:
     """A progress bar on stderr, if that is a terminal; calling what it gives begins the next step.
 
+    It is drawn when a step begins, and each second, since it shows how many there were: terminals may be recorded.
+
     With `between`, nothing is drawn but between steps, so that it takes no time from what is measured in them.
     """
     if not sys.stderr.isatty():
@@ -102,7 +104,7 @@ def progress(what: str, steps: int, *, between: bool = False) -> Iterator[Callab
 
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[step]}"))
     console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, auto_refresh=not between) as bar:
+    with Progress(*columns, console=console, transient=True, auto_refresh=not between, refresh_per_second=1) as bar:
         task = bar.add_task(what, total=steps, step="")
         begun, drawn = False, 0.0
 
@@ -110,7 +112,7 @@ def progress(what: str, steps: int, *, between: bool = False) -> Iterator[Callab
             nonlocal begun, drawn
             bar.update(task, advance=1 if begun else 0, step=name)
             begun = True
-            if between and time.monotonic() - drawn > 0.1:
+            if time.monotonic() - drawn > 0.1:
                 bar.refresh()
                 drawn = time.monotonic()
 
