@@ -18,6 +18,7 @@ from fake_llm import EOS, FakeRunner, FakeTokenizer, scripted_model
 from oneir.cli import chat, serve
 from oneir.llm.engine.engine import Engine
 from oneir.llm.llm import LLM
+from oneir.runtime.error import InvalidValue
 
 SCRIPT = {
     b"user: hi\nassistant: ": "Grüße!".encode(),
@@ -97,6 +98,72 @@ def test_lines_that_are_refused(cli, monkeypatch, loaded):
     assert message == f"oneir chat: {NO_COMMAND}"
     code, out, err = talk(cli, monkeypatch, "x" * 300)
     assert code == 1 and "the context has room for 256 tokens" in err and out == ""
+
+
+def test_a_line_that_is_no_text(cli, monkeypatch, loaded):
+    assert fails(talk(cli, monkeypatch, "caf\udce9?\n")) == (
+        r"oneir chat: expected text in UTF-8, found the bytes b'caf\xe9?'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--temperature", "-1"], "temperature is a number, from 0 to 100; found -1.0"),
+        (["--top-p", "1.5"], "top_p is a number, above 0 to 1; found 1.5"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_told_of_before_a_model_is_loaded(cli, monkeypatch, loaded, options, message):
+    assert message in fails(talk(cli, monkeypatch, "hi\n", *options))
+    assert not loaded
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["chat", "model", "--max-tokens", "0"],
+            "oneir chat: error: argument --max-tokens: expected a number from 1 on",
+        ),
+        (["chat", "model", "--context", "-4"], "oneir chat: error: argument --context: expected a number from 1 on"),
+        (["serve", "model", "--batch", "0"], "oneir serve: error: argument --batch: expected a number from 1 on"),
+        (
+            ["chat", "model", "--temprature=1"],
+            "oneir chat: error: unrecognized arguments: --temprature=1; did you mean --temperature?",
+        ),
+        (["chat", "model", "--color"], "oneir chat: error: unrecognized arguments: --color\n"),
+    ],
+)
+def test_a_command_line_that_is_not_understood(cli, capsys, loaded, options, message):
+    with pytest.raises(SystemExit) as ended:
+        cli(*options)
+    assert ended.value.code == 2 and message in capsys.readouterr().err and not loaded
+
+
+def test_models_that_have_no_conversations(cli, monkeypatch, loaded):
+    def refuse(self, messages, **more):
+        raise InvalidValue(f"the template refuses {[message['role'] for message in messages]}")
+
+    monkeypatch.setattr(FakeTokenizer, "encode_chat", refuse)
+    message = fails(talk(cli, monkeypatch, "", "--system", "Be brief."))
+    assert message == "oneir chat: the template refuses ['system', 'user']", "before there is a message"
+    monkeypatch.setattr(chat, "load_language_model", lambda *options: SimpleNamespace(name="fake", tokenizer=None))
+    assert "some-folder has no tokenizer.json" in fails(talk(cli, monkeypatch, ""))
+
+
+def test_ctrl_c_at_the_prompt_says_how_to_end_it(cli, monkeypatch, loaded):
+    lines = iter([KeyboardInterrupt, "hi", EOFError])
+
+    def typed(prompt):
+        line = next(lines)
+        if isinstance(line, str):
+            return line
+        raise line
+
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", typed)
+    said = succeeds(cli("chat", "some-folder"))
+    assert said.splitlines() == ["fake; /help lists commands", "", "Ctrl-D or /exit ends it", "Grüße!", ""]
 
 
 def test_a_terminal_shows_errors_and_goes_on(cli, monkeypatch, loaded):

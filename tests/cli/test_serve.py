@@ -89,7 +89,7 @@ def test_command_lines_that_are_refused(cli, script, tmp_path):
         "oneir serve: --batch-wait is for models that are no language models; model.gguf is one"
     )
     assert fails(cli("serve", str(script), str(script))) == (
-        "oneir serve: 2 models need as many different names, --name for each; found twice, twice"
+        "oneir serve: expected 2 names, --name for each model another one; found twice, twice"
     )
     (tmp_path / "loops.py").write_text(LOOPS)
     assert fails(cli("serve", str(tmp_path / "loops.py"))).endswith(

@@ -128,22 +128,23 @@ def compare(
     own.pop("ONEIR_CACHE_DIR")
     own |= {name: value for name, value in os.environ.items() if name == "ONEIR_CACHE_DIR"}
 
+    count = f"{threads} thread{'s' * (threads > 1)}"
     with ExitStack() as stack:
 
         def worker(name: str) -> Worker:
             return stack.enter_context(Worker(own, folder / f"{name}{threads}.log", PATIENCE))
 
-        step(f"compiling, {threads} threads")
+        step(f"compiling, {count}")
         with Worker(own, folder / f"compiling{threads}.log", PATIENCE) as compiling:
             compile_seconds = compiling.ask("load_decoder", peer="oneir", path=str(path), context=context)
         contestants = [_Contestant(peer, worker(peer)) for peer in peers]
         for contestant in contestants:
-            step(f"{DECODERS[contestant.peer][0]} loads, {threads} threads")
+            step(f"{DECODERS[contestant.peer][0]} loads, {count}")
             contestant.attempt(lambda one=contestant: _load(one, path, context, texts[max(texts)]))
             contestant.compile_seconds = compile_seconds if contestant.peer == "oneir" else None
         machine, speeds = worker("machine"), list[float]()
         for number in range(rounds):
-            step(f"round {number + 1} of {rounds}, {threads} threads")
+            step(f"round {number + 1} of {rounds}, {count}")
             for prompt, text in texts.items():
                 # Nobody always follows the same one.
                 for contestant in contestants[number % len(peers) :] + contestants[: number % len(peers)]:

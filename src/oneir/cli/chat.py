@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import re
 import sys
 import time
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.error import InvalidValue, OneIRError
-from .console import counted, table, time_text
+from .console import counted, positive, table, time_text
 from .language_model import LANGUAGE_MODEL, add_language_model_options, load_language_model
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0: the most likely tokens (0)")
     parser.add_argument("--top-p", type=float, default=1.0, metavar="P", help="of the most likely tokens only (1)")
     parser.add_argument("--seed", type=int, metavar="N", help="the same seed gives the same answers")
-    parser.add_argument("--max-tokens", type=int, metavar="N", help="the most tokens of an answer")
+    parser.add_argument("--max-tokens", type=positive, metavar="N", help="the most tokens of an answer")
     parser.set_defaults(run=run)
 
 
@@ -58,12 +59,18 @@ def run(options: argparse.Namespace) -> None:
     """Runs the command."""
     from rich.console import Console
 
+    from ..llm.engine.sampling import SamplingParams
+
+    # What makes no sense is told before a model is loaded.
+    SamplingParams(options.max_tokens, options.temperature, top_p=options.top_p, seed=options.seed)
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # a line that is no text is told of
     llm = load_language_model(options.model, options, 1)
     out = Console(highlight=False, soft_wrap=True, emoji=False, markup=False)
+    chat = _Chat(llm, options, out)
     terminal = sys.stdin.isatty()
     if terminal:
         out.print(f"{llm.name}; /help lists commands", style="dim")
-    chat = _Chat(llm, options, out)
     while (line := _line(out) if terminal else sys.stdin.readline()) and line.strip() not in _ENDS:
         chat.take(line.strip(), terminal)
     llm.close()
@@ -79,6 +86,18 @@ def _line(out: Console) -> str:
     except EOFError:
         out.print()
         return ""
+    except KeyboardInterrupt:
+        out.print("\nCtrl-D or /exit ends it", style="dim")
+        return "\n"
+
+
+def _check_text(line: str) -> None:
+    """Raises `InvalidValue` for bytes that are no text."""
+    try:
+        line.encode()
+    except UnicodeEncodeError:
+        found = line.encode(errors="surrogateescape")
+        raise InvalidValue(f"expected text in UTF-8, found the bytes {found[:60]!r}") from None
 
 
 class _Chat:
@@ -89,10 +108,17 @@ class _Chat:
         self._beginning = [{"role": "system", "content": options.system}] if options.system else []
         self._messages = list(self._beginning)
         self._stats: list[tuple[str, str]] = []
+        # A model that has no template, or one that takes no instructions, is told of before there is a message.
+        if llm.tokenizer is None:
+            raise InvalidValue(
+                f"{options.model} has no tokenizer.json, so it takes the numbers of tokens, and no texts"
+            )
+        llm.tokenizer.encode_chat([*self._beginning, {"role": "user", "content": ""}])
 
     def take(self, line: str, terminal: bool) -> None:
         """Does what a line asks for. An error ends the program, unless there is a user who can ask otherwise."""
         try:
+            _check_text(line)
             match line:
                 case "":
                     pass

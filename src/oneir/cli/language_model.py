@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .console import progress
+from .console import positive, progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,7 @@ def add_language_model_options(parser: argparse._ActionsContainer) -> None:
         help="where it runs, with its weights and cache: cpu, cuda, cuda:1, opencl, ... (cpu)",
     )
     parser.add_argument("--kv-dtype", metavar="DTYPE", help="the dtype of the cache, float16 say (by the weights)")
-    parser.add_argument("--context", type=int, metavar="N", help="the most tokens of a prompt and its answer")
+    parser.add_argument("--context", type=positive, metavar="N", help="the most tokens of a prompt and its answer")
     parser.add_argument(
         "--draft-tokens",
         type=int,

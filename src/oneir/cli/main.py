@@ -12,6 +12,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from ..runtime.error import OneIRError
@@ -96,7 +97,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     A command may return an exit code of its own. A command line that is not understood is a `SystemExit` of 2.
     """
     top = parser()
-    options = top.parse_args(arguments, argparse.Namespace(parser=top))
+    options, unknown = top.parse_known_args(arguments, argparse.Namespace(parser=top))
+    if unknown:
+        _refuse(top, options.command, unknown)
     try:
         with warnings.catch_warnings():
             # What libraries tell programmers is nothing that a user of this command can change.
@@ -116,6 +119,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = "\n".join([_message(error), *getattr(error, "__notes__", ())])
         print(f"oneir {options.command}: {_one_screen(text)}", file=sys.stderr)
         return 1
+
+
+def _refuse(top: argparse.ArgumentParser, name: str, unknown: Sequence[str]) -> None:
+    """Ends the program, as argparse does, for arguments that a command does not have."""
+    commands = next(action.choices for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    command: argparse.ArgumentParser = commands[name]
+    names = command._option_string_actions
+    near = [name for text in unknown for name in get_close_matches(text.partition("=")[0], names, 1)]
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _message(error: Exception) -> str:

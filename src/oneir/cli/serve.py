@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..runtime.device import device
 from ..runtime.error import InvalidValue, OneIRError, UnsupportedError
 from ..runtime.vm import Executable
-from .console import port
+from .console import counted, port, positive
 from .language_model import LANGUAGE_MODEL, add_language_model_options, llm_options, load_language_model
 from .model import COMPILED, KINDS, add_shape_option, load_program
 
@@ -68,13 +68,13 @@ def add(commands: Any) -> None:
     )
     parser.add_argument(
         "--batch",
-        type=int,
+        type=positive,
         metavar="N",
         help="a language model's answers that are generated at once (8); rows of other models' inputs that one run "
         "computes, of several requests, where no row depends on others (1)",
     )
     parser.add_argument(
-        "--queue", type=int, default=256, metavar="N", help="requests that may wait; more get a 429 (256)"
+        "--queue", type=positive, default=256, metavar="N", help="requests that may wait; more get a 429 (256)"
     )
     language = parser.add_argument_group("language models")
     language.add_argument(
@@ -101,7 +101,7 @@ def add(commands: Any) -> None:
         metavar="MS",
         help="milliseconds that a run waits for further requests while it has less rows than --batch (0)",
     )
-    others.add_argument("--max-body", type=int, metavar="MIB", help="the largest body of a request, in MiB (64)")
+    others.add_argument("--max-body", type=positive, metavar="MIB", help="the largest body of a request, in MiB (64)")
     parser.set_defaults(run=run)
 
 
@@ -144,7 +144,7 @@ def _has_language_model(options: argparse.Namespace) -> bool:
     names = options.name or [path.stem if path.is_file() else path.name for path in paths]
     if len(names) != len(paths) or len(set(names)) != len(names):
         raise InvalidValue(
-            f"{len(paths)} models need as many different names, --name for each; found {', '.join(names)}"
+            f"expected {counted(len(paths), 'name')}, --name for each model another one; found {', '.join(names)}"
         )
     return language
 

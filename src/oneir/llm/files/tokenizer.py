@@ -96,7 +96,8 @@ class Tokenizer:
         if chosen not in self._templates:
             raise InvalidValue(
                 "the model has no chat template: expected one in tokenizer_config.json, in "
-                "chat_template.jinja or in the metadata of the GGUF file; give a text in place of messages"
+                "chat_template.jinja or in the metadata of the GGUF file; a "
+                "text in place of messages needs none, as LLM.generate and /v1/completions of `oneir serve` take it"
             )
         return self._renderer.render(
             self._templates[chosen],
