@@ -93,9 +93,9 @@ def test_a_transposition_of_symbolic_extents():
 
 def test_transpositions_go_through_memory_in_squares():
     loops = loops_of(scheduled(kernel(lambda x: op.permute_dims(x, [0, 2, 3, 1]), (1, 64, 56, 56))))
-    # Rows and columns of images are one axis, and a square is the 16 by 16 elements of 16 cache lines.
-    assert [int(loop.extent) for loop in loops[:2]] == [16, 16]
-    assert {int(loop.extent) for loop in loops[2:]} == {4, 3136 // 16}
+    # Rows and columns of images are one axis, and a square is of 16 cache lines; its elements are in registers.
+    outer = [int(loop.extent) for loop in loops if loop.kind != tir.ForKind.VECTORIZED]
+    assert {extent for extent in outer if extent > 2} == {4, 3136 // 16}
     assert loops[-1].kind == tir.ForKind.PARALLEL
 
 

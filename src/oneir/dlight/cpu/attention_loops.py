@@ -28,6 +28,7 @@ from ...topi.index import size_of, unravel
 from ...topi.loops import allocate, let, loop, store
 from ..analysis.attention import Parts
 from ..analysis.leaves import variables
+from .transposition import transposed, vectors
 
 _LEAST = -3.4028234663852886e38
 """What largest scores begin with: finite, so that nothing is infinity less infinity where all keys are masked."""
@@ -221,21 +222,24 @@ class _Block:
             return loop(
                 0, sizes.panel, lambda p: loop(0, own.depth, lambda k: store(own.key, [panel, k, p], source(p, k)))
             )
-        rows = own.made("rows", lanes, lanes, scope="local")
+        rows, spare = (own.made(name, lanes, lanes, scope="local") for name in ("rows", "spare"))
+        exchanged, result = transposed(rows, spare)
+        columns = vectors(result, lanes, own.dtype)
 
         def square(p: Var, k: Var) -> Stmt:
             return allocate(
-                [rows],
+                [rows, spare],
                 _unrolled(
                     lanes,
                     lambda j: self.over(
                         lanes, lambda lane: store(rows, [j, lane], source(p * lanes + j, k * lanes + lane))
                     ),
                 ),
-                _transposed(
-                    _vectors(rows, lanes, own.dtype),
-                    lambda i, vector: BufferStore(
-                        own.key, vector, [panel, k * lanes + i, Ramp(p * lanes, const(1, own.dtype), lanes)]
+                exchanged,
+                _unrolled(
+                    lanes,
+                    lambda i: BufferStore(
+                        own.key, columns[i], [panel, k * lanes + i, Ramp(p * lanes, const(1, own.dtype), lanes)]
                     ),
                 ),
             )
@@ -296,7 +300,7 @@ class _Block:
                 steps += [self.over(lanes, lambda lane, r=r: of_row(lane, r)) for r in range(sizes.rows)]
         for r in range(sizes.rows):
             place = [const(r, own.dtype), Ramp(panel * lanes, const(1, own.dtype), lanes)]
-            steps.append(BufferStore(own.weight, _added_up(_vectors(products[r], lanes, own.dtype)), place))
+            steps.append(BufferStore(own.weight, _added_up(vectors(products[r], lanes, own.dtype)), place))
         return allocate(products, *steps)
 
     # -- softmax --
@@ -439,11 +443,6 @@ def lies_along(load: BufferLoad, axis: Var) -> bool:
     return last is axis and not load.buffer.strides and all(axis not in variables(index) for index in others)
 
 
-def _vectors(rows: Buffer, lanes: int, dtype: str) -> list[PrimExpr]:
-    """The rows of a buffer as vectors."""
-    return [BufferLoad(rows, [const(i, dtype), Ramp(const(0, dtype), const(1, dtype), lanes)]) for i in range(lanes)]
-
-
 def _added_up(vectors: Sequence[PrimExpr]) -> PrimExpr:
     """A vector of the sums of as many vectors as it has lanes."""
     lanes = len(vectors)
@@ -456,32 +455,6 @@ def _added_up(vectors: Sequence[PrimExpr]) -> PrimExpr:
         vectors = [Shuffle([a, b], low) + Shuffle([a, b], high) for a, b in pairs]
         half //= 2
     return vectors[0]
-
-
-def _transposed(vectors: Sequence[PrimExpr], body: Callable[[int, PrimExpr], Stmt]) -> Stmt:
-    """`body` of each column of as many vectors as they have lanes: those of blocks of a power of two are exchanged."""
-    lanes = len(vectors)
-    names: list[tuple[Var, PrimExpr]] = []
-
-    def named(value: PrimExpr) -> Var:
-        names.append((Var("rows", value.dtype), value))
-        return names[-1][0]
-
-    current: list[PrimExpr] = list(vectors)
-    size = lanes // 2
-    while size:
-        low = [lane if not lane & size else lanes + lane - size for lane in range(lanes)]
-        high = [lane + size if not lane & size else lanes + lane for lane in range(lanes)]
-        new = list(current)
-        for i in range(lanes):
-            if not i & size:
-                pair = [current[i], current[i + size]]
-                new[i], new[i + size] = named(Shuffle(pair, low)), named(Shuffle(pair, high))
-        current, size = new, size // 2
-    stmt = flat_seq([body(i, vector) for i, vector in enumerate(current)])
-    for var, value in reversed(names):
-        stmt = LetStmt(var, value, stmt)
-    return stmt
 
 
 def _halved(

@@ -12,6 +12,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BlockRealize
 from ..base.schedule_rule import ScheduleRule
+from .transposition import with_squares
 
 PARALLEL_WORK = 1 << 16
 """Iterations of the innermost loop body from which on a parallel region is worth its start."""
@@ -29,10 +30,11 @@ class CPUScheduleRule(ScheduleRule):
         if not isinstance(func.body, BlockRealize) or not self.is_target_available(target):
             return None
         try:
-            return self.schedule(func, target)
+            sch = self.schedule(func, target)
         except ScheduleError:
             # The condition of a primitive does not hold, so the rule is not for this function.
             return None
+        return None if sch is None else with_squares(sch)
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         """The schedule of a function for a processor; None where the rule is not for it."""

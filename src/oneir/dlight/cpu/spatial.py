@@ -25,6 +25,7 @@ from ...tir.transform.loop_partition import HINT
 from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, plain_schedule, reduces, variables
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
+from .transposition import mark_squares, rows_of_squares, transposes
 
 CHUNK = 1 << 13
 """Elements of a long loop that are one task."""
@@ -218,24 +219,33 @@ def transposed_axis(leaf: Leaf) -> Var | None:
     return None
 
 
-def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], axis: Var) -> None:
-    """Tiles two axes, so that whole cache lines are read as well as written."""
+def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], axis: Var, vector_bytes: int) -> None:
+    """Tiles two axes, so that whole cache lines are read as well as written; copies are transposed in registers."""
     last = axes[-1]
+    copies = transposes(leaf.block, axis, leaf.block.iter_vars[-1].var)
     if len(axes) > 2 and axes[-2] is axis:
         outer, outer_loops = fuse_contiguous(sch, leaf.handle, axes[:-1], loops[:-1])
         axes, loops = [*outer, last], [*outer_loops, loops[-1]]
         axis = outer[-1]
     read, write = loops[axes.index(axis)], loops[-1]
     rest = [loop for loop in loops[:-1] if loop is not read]
-    read_tiles, read_in = sch.split(read, [None, tile_of(sch, read)])
-    write_tiles, write_in = sch.split(write, [None, tile_of(sch, write)])
+    rows = None
+    if copies:
+        extents = [as_int(sch.get(loop).extent) for loop in (read, write)]
+        rows = rows_of_squares(extents, leaf.block.writes[0].buffer.dtype.itemsize, vector_bytes)
+    read_tiles, read_in = sch.split(read, [None, tile_of(sch, read, rows)])
+    write_tiles, write_in = sch.split(write, [None, tile_of(sch, write, rows)])
     sch.reorder(*rest, read_tiles, write_tiles, write_in, read_in)
+    if rows is not None:
+        mark_squares(sch, write_in, rows)
     parallelize(sch, [*rest, read_tiles], leaf.work)
 
 
-def tile_of(sch: Schedule, loop: LoopRV) -> int:
-    """The extent of a tile of a loop: about a cache line of elements, a divisor if possible."""
+def tile_of(sch: Schedule, loop: LoopRV, rows: int | None) -> int:
+    """The extent of a tile of a loop: about a cache line of elements, of whole squares, a divisor if possible."""
     extent = as_int(sch.get(loop).extent)
+    if rows is not None:
+        return rows if extent is not None and extent % TILE and extent % rows == 0 else TILE
     divisor = TILE if extent is None else largest_divisor(extent, TILE)
     return divisor if 2 * divisor > TILE else TILE
 
@@ -253,7 +263,7 @@ def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
     axis = transposed_axis(leaf)
     axes, loops = fuse_contiguous(sch, leaf.handle, axes, leaf.loops)
     if axis in axes[:-1] and axis is not None:
-        _in_tiles(sch, leaf, axes, loops, axis)
+        _in_tiles(sch, leaf, axes, loops, axis, registers)
         return
     calls = calls_in(leaf.block.body)
     if axes and axes[-1] in calls.choosing:
