@@ -51,6 +51,13 @@ def test_one_report_names_all_nodes_that_cannot_be_imported():
     assert "Add" not in text  # only the causes, not what follows from them
 
 
+def test_operators_that_onnx_does_not_have_are_named():
+    source = model(RELU)
+    source.graph.node[0].op_type, source.graph.node[0].name = "Frobnicate", "odd"
+    with pytest.raises(UnsupportedError, match=r"`odd`, Frobnicate of ai\.onnx 18\n.*no converter(.|\n)*What to do:"):
+        from_onnx(source)
+
+
 def test_unknown_operators_are_named_also_after_others():
     source = model(
         """f (float[2] x) => (float[p] y) {
