@@ -21,6 +21,7 @@ from oneir.runtime.error import (
     NotRegistered,
     ShapeMismatch,
     TypeMismatch,
+    UnsupportedError,
 )
 from oneir.runtime.signature import Param, Signature
 from oneir.runtime.vm import (
@@ -569,3 +570,5 @@ def test_executables_are_pickled_and_copied_as_their_files():
     x = np.arange(3.0)
     for again in (pickle.loads(pickle.dumps(identity())), copy.deepcopy(identity())):
         np.testing.assert_array_equal(VirtualMachine(again, cpu())["main"](x).numpy(), x)
+        with pytest.raises(UnsupportedError, match="cannot be pickled or copied: pickle its executable"):
+            copy.deepcopy(VirtualMachine(again, cpu()))

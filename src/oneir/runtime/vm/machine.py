@@ -21,7 +21,7 @@ import numpy as np
 from ..benchmark import BenchmarkResult, time_evaluator
 from ..device import Device, cpu
 from ..driver import driver_of
-from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMismatch
+from ..error import DeviceError, InvalidValue, NotRegistered, OneIRError, TypeMismatch, UnsupportedError
 from ..object import Object, ShapeTuple
 from ..once import new_lock
 from ..profiling import Report
@@ -90,6 +90,13 @@ class VirtualMachine(Object):
         self._version = rt_mod.version
         self._lock = new_lock()
         self._check_functions_exist()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Raises `UnsupportedError`: memory and devices belong to a process. Its executable can be pickled."""
+        raise UnsupportedError(
+            "a VirtualMachine cannot be pickled or copied: pickle its executable (`machine.executable`), and make a "
+            "machine of that where it is read"
+        )
 
     def _check_functions_exist(self) -> None:
         for function in self.executable.program.functions:
