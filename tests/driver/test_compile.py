@@ -11,6 +11,7 @@ import pytest
 
 import oneir
 from oneir import te
+from oneir.ir.instrument import ProgressInstrument
 from oneir.runtime.error import TypeMismatch
 from oneir.script import from_source
 
@@ -36,6 +37,9 @@ def test_progress(capsys):
     assert shown.startswith("compiled in ") and shown.endswith(" passes\n") and program.vm_functions == ["main"]
     oneir.compile(doubled())
     assert capsys.readouterr().err == ""
+    with oneir.transform.PassContext(instruments=[ProgressInstrument()]):
+        oneir.tir.transform.Simplify()(oneir.IRModule())
+    assert capsys.readouterr().err.endswith(" s, 1 pass\n")
 
 
 def test_what_is_no_module():

@@ -78,7 +78,8 @@ class ProgressInstrument(PassInstrument):
         self._show(f"compiling: {name}")
 
     def exit_pass_ctx(self) -> None:
-        self._show(f"compiled in {time.perf_counter() - self.start:.2f} s, {self.count} passes")
+        passes = "1 pass" if self.count == 1 else f"{self.count} passes"
+        self._show(f"compiled in {time.perf_counter() - self.start:.2f} s, {passes}")
         sys.stderr.write("\n")
 
     def _show(self, text: str) -> None:
