@@ -83,7 +83,7 @@ def run(name: str, table: Table) -> np.ndarray:
         name,
         f"{(predictions == labels).mean():.1%}",
         f"{(reference == labels).mean():.1%}",
-        f"{same}/{len(labels)}",
+        f"{same:,}",
         f"{seconds:.2f}",
         f"{ours:.0f}",
         f"{torchs:.0f}",
@@ -119,7 +119,8 @@ def main() -> None:
     parser.add_argument("--picture", type=Path, default=Path("build/fashion_mnist.png"), help="where to save it")
     options = parser.parse_args()
     table = Table(title="1,000 test images, and one image at a time")
-    for column in ("model", "accuracy", "PyTorch's", "same answers", "compiled in s", "us", "PyTorch us", "NumPy us"):
+    measured = ("same\nanswers", "compiled\nin s", "OneIR\nus", "PyTorch\nus", "NumPy\nus")
+    for column in ("model", "accuracy", "PyTorch's", *measured):
         table.add_column(column, justify="left" if column == "model" else "right")
     run("mlp", table)
     predictions = run("cnn", table)
