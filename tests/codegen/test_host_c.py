@@ -220,7 +220,7 @@ int main(void) {
     subprocess.run([compiler, "-x", "c", "-std=c99", "-Wall", "-Werror", "-Wno-unused-function",
                     "-o", program, tmp_path / "module.c", "-lm"], check=True)  # fmt: skip
     lines = subprocess.run([program], check=True, capture_output=True, text=True).stdout.splitlines()
-    assert lines == ["3 5 7 0", "main: argument 0 `a`: expected 1 dimensions"]
+    assert lines == ["3 5 7 0", "main: argument 0 `a`: expected shape (8,)"]
 
 
 def test_a_library_and_a_module_of_the_same_text(tmp_path):

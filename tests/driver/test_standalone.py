@@ -315,7 +315,7 @@ def test_wrong_arguments_have_a_text(shared):
     program, _ = shared
     x, out = images(3), np.empty((3, 10), "float32")
     assert program.plan((3, 783))[0] == INVALID
-    assert program.text() == "inputs->x: expected 784 elements in dimension 1"
+    assert program.text() == "inputs->x: expected shape (n, 784)"
     assert program.plan((-1, 784))[0] == INVALID
     assert program.text() == "an extent of a shape is negative, or larger than 2^40"
     assert program.run(x, np.empty((4, 10), "float32")) == INVALID

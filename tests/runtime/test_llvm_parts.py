@@ -74,12 +74,35 @@ def test_the_parts_are_one_object(capfd) -> None:
         "@count = internal global i32 0\ndefine void @f() optnone noinline {\n  store i32 1, ptr @count\n  ret void\n}",
         '@"count" = global i32 0\ndefine void @f() optnone noinline {\n  store i32 1, ptr @"count"\n  ret void\n}',
         # Another module could not call it.
-        "define internal void @f() optnone noinline {\n  ret void\n}",
+        "define internal void @f() optnone noinline {\n  ret void\n}\ndefine void @g() {\n  call void @f()\n  ret void\n}",
     ],
     ids=["nothing", "a variable", "a public variable", "a local function"],
 )
 def test_modules_that_stay_whole(text: str) -> None:
     assert parts_of(text) is None
+
+
+def test_a_local_function_goes_with_those_that_call_it(capfd) -> None:
+    text = """
+define internal i32 @one() optnone noinline {
+  ret i32 1
+}
+define i32 @two() optnone noinline {
+  %one = call i32 @one()
+  %two = add i32 %one, 1
+  ret i32 %two
+}
+define i32 @three() {
+  %two = call i32 @two()
+  %three = add i32 %two, 1
+  ret i32 %three
+}
+"""
+    parts = parts_of(text)
+    assert parts is not None and "@one" not in parts.optimized and parts.shared == ()
+    loaded = llvm.link(llvm.compile_ir(text, name="parts"))
+    assert ctypes.CFUNCTYPE(ctypes.c_int32)(loaded.symbol("three"))() == 3
+    assert capfd.readouterr().err == ""
 
 
 def test_what_stays_whole_is_optimized(capfd) -> None:

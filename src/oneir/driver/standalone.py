@@ -21,7 +21,7 @@ from ..codegen.backend import backend_of
 from ..codegen.program.c_entry import WEIGHTS, c_entry_ir
 from ..codegen.program.c_interface import EntryPoint, Interface, c_header, entry_point, is_identifier
 from ..codegen.units import merged
-from ..ir.expr import Call, StringImm
+from ..ir.expr import Call, StringImm, as_int
 from ..ir.module import IRModule
 from ..ir.op import Op
 from ..ir.transform import Pass, PassContext
@@ -225,7 +225,7 @@ def _fields(entry: EntryPoint) -> list[str]:
 
 
 class _Messages(Mapper):
-    """Names arguments in messages of checks: `inputs->x: expected 784 elements in dimension 1`."""
+    """Names arguments in messages of checks: `inputs->x: expected shape (n, 784)`."""
 
     def __init__(self, fields: Sequence[str]):
         super().__init__()
@@ -238,6 +238,15 @@ class _Messages(Mapper):
             return node
         said = re.sub(r"T\.int\d+\((-?\d+)\)", r"\1", found[3])
         return node.replace(message=StringImm(f"{found[1]}: {self.fields[int(found[2])]}: {said}"))
+
+    def visit_Call(self, node: Call) -> Call:
+        if not (isinstance(node.op, Op) and node.op.name == "tir.check_tensor"):
+            return self.generic_visit(node)
+        args, index, _, *facts = node.args
+        number = as_int(index)
+        if number is None or number >= len(self.fields):
+            return node
+        return Call(node.dtype, node.op, [args, index, StringImm(self.fields[number]), *facts], span=node.span)
 
 
 class _PackedCalls(Visitor):

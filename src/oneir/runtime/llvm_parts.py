@@ -31,7 +31,9 @@ class Parts:
 
 
 def parts_of(text: str) -> Parts | None:
-    """The parts of a module's text; None if no function is to be compiled as it stands, or if they share variables."""
+    """The parts of a module's text; None if no function is to be compiled as it stands, or if they share variables, or
+    functions that the module alone has, of those that are to be compiled as they stand.
+    """
     if " optnone " not in text:
         return None
     functions: dict[str, tuple[re.Match[str], str]] = {}
@@ -49,7 +51,9 @@ def parts_of(text: str) -> Parts | None:
             body.append(next(lines))
         functions[head[3]] = head, "\n".join(body)
     apart = {name for name, (head, _) in functions.items() if "optnone" in head[5].split()}
-    if not apart or any(functions[name][0][1].startswith(_LOCAL) for name in apart):
+    local = {name for name in apart if functions[name][0][1].startswith(_LOCAL)}
+    bodies = [body for name, (_, body) in functions.items() if name not in apart]
+    if not apart or any(f"@{name}(" in body for name in local for body in bodies):
         return None
     names = {found for name in apart for found in re.findall(_SYMBOL, functions[name][1])}
     kept: list[str] = []
@@ -67,7 +71,7 @@ def parts_of(text: str) -> Parts | None:
             kept.append(line)
     called = sorted(names & functions.keys() - apart)
     shared = tuple(name for name in called if functions[name][0][1].startswith(_LOCAL))
-    rest = [_declaration(functions[name][0]) for name in sorted(apart)]
+    rest = [_declaration(functions[name][0]) for name in sorted(apart - local)]
     for name, (head, body) in functions.items():
         if name not in apart:
             visible = head[1].replace("internal", "hidden").replace("private", "hidden") if name in shared else head[1]

@@ -714,6 +714,7 @@ for _name, _effect, _count in (
     ("tvm_stack_make_array", OPAQUE, 6),
     ("tvm_struct_get", READ, 3),
     ("tvm_struct_set", UPDATE, 4),
+    ("check_tensor", READ, -1),
     ("handle_add_byte_offset", PURE, 2),
     ("tvm_tuple", CallEffectKind.EmbedInfo, -1),
     ("lookup_param", READ, 1),

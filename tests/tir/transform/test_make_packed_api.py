@@ -12,8 +12,11 @@ import pytest
 from pass_checks import apply, unchanged
 
 import oneir
+from oneir.codegen.tensor_check import ExpectedTensor
+from oneir.ir.expr import Call, IntImm, StringImm
 from oneir.ir.visitor import post_order_visit
-from oneir.runtime.error import InvalidValue, OneIRError, ShapeMismatch, TypeMismatch, WellFormedError
+from oneir.runtime.error import CompileError, InvalidValue, OneIRError, ShapeMismatch, TypeMismatch, WellFormedError
+from oneir.runtime.packed import READ_ONLY
 from oneir.runtime.signature import Param, Signature
 from oneir.script import tir as T
 from oneir.tir.stmt import AssertStmt, AttrStmt, LetStmt
@@ -50,24 +53,35 @@ def test_parameters_attributes_and_scope():
     assert (scope.attr_key, scope.value.value) == ("compute_scope", "scale_compute_")
 
 
+def tensor_checks(func):
+    """What `check_tensor` says of each tensor of a function, in the order of its parameters."""
+    calls = [node for node in nodes(func, Call) if getattr(node.op, "name", "") == "tir.check_tensor"][::-1]
+    return [ExpectedTensor.of(*call.args[2:4], call.args[4:]) for call in calls]
+
+
 def test_every_property_of_an_argument_is_checked_and_named():
-    found = "\n".join(messages(apply(MakePackedAPI(), scale)))
+    packed = apply(MakePackedAPI(), scale)
+    found = "\n".join(messages(packed))
     for expected in (
         "TypeError: scale: expected 3 arguments",
-        "TypeError: scale: argument 0 `A`: expected a tensor",
-        "ValueError: scale: argument 0 `A`: expected 1 dimensions",
-        "TypeError: scale: argument 0 `A`: expected dtype float32",
-        "ValueError: scale: argument 0 `A`: expected a tensor on the cpu",
-        "ValueError: scale: argument 0 `A`: expected 8 elements in dimension 0",
-        "ValueError: scale: argument 0 `A`: expected row-major memory without gaps",
-        "ValueError: scale: argument 0 `A`: expected memory aligned to 4 bytes",
-        "ValueError: scale: argument 0 `A`: has no memory",
         "TypeError: scale: argument 1 `n`: expected an integer",
         "ValueError: scale: argument 1 `n`: the value does not fit int32",
-        "ValueError: scale: argument 2 `B`: is written to but is read-only",
     ):
         assert expected in found
-    assert "`A`: is written" not in found
+    float32 = 2 | 32 << 8 | 1 << 16
+    a, b = tensor_checks(packed)
+    assert a == ExpectedTensor("scale: argument 0 `A`", "shape (8,)", float32, 1, -1, 0, 4, 1, (8,))
+    assert b == ExpectedTensor("scale: argument 2 `B`", "shape (8,)", float32, 1, -1, READ_ONLY, 4, 1, (8,))
+    assert a.errors() == [
+        ("TypeError", "scale: argument 0 `A`: expected a tensor"),
+        ("TypeError", "scale: argument 0 `A`: expected dtype float32"),
+        ("ValueError", "scale: argument 0 `A`: expected a tensor on the cpu"),
+        ("ValueError", "scale: argument 0 `A`: is written to but is read-only"),
+        ("ValueError", "scale: argument 0 `A`: expected shape (8,)"),
+        ("ValueError", "scale: argument 0 `A`: expected row-major memory without gaps"),
+        ("ValueError", "scale: argument 0 `A`: has no memory"),
+        ("ValueError", "scale: argument 0 `A`: expected memory aligned to 4 bytes"),
+    ]
 
 
 def test_a_symbolic_extent_is_bound_where_it_is_met_first_and_checked_elsewhere():
@@ -88,15 +102,21 @@ def test_a_symbolic_extent_is_bound_where_it_is_met_first_and_checked_elsewhere(
     ]
 
 
-def test_messages_say_a_constant_extent_as_a_number_whatever_its_type():
+def test_the_shape_of_a_tensor_is_said_in_full_whatever_the_types_of_its_extents():
     @T.prim_func
-    def clear(A: T.Buffer((T.int64(3), 5), "float32")):
-        A[0, 0] = T.float32(0)
+    def clear(a: T.handle):
+        n = T.int64()
+        A = T.match_buffer(a, (T.int64(3), 5, n, n * 2), "float32", strides=[n * 30, n * 6, n * 2, 1])
+        A[0, 0, 0, 0] = T.float32(0)
 
-    extents = [m for m in messages(apply(MakePackedAPI(), clear)) if "elements in dimension" in m]
-    assert extents == [
-        f"ValueError: clear: argument 0 `A`: expected {n} elements in dimension {i}" for i, n in enumerate((3, 5))
-    ]
+    (found,) = tensor_checks(apply(MakePackedAPI(), clear))
+    assert (found.shape, found.extents, found.compact) == ("shape (3, 5, n, n * 2)", (3, 5, -1, -1), 0)
+
+
+def test_a_description_that_is_not_constant_is_refused():
+    n = oneir.tir.Var("n", "int64")
+    with pytest.raises(CompileError, match=r"check_tensor takes two texts, six numbers and extents, found .*n\]"):
+        ExpectedTensor.of(StringImm("f"), StringImm("shape (n,)"), [IntImm("int32", 1)] * 6 + [n])
 
 
 def test_an_extent_that_no_argument_tells_is_refused():

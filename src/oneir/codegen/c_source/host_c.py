@@ -46,6 +46,32 @@ static inline int32_t oneir_fail(void* result, const char* const* record) {
   ((oneir_value*)result)->u.p = (void*)record;
   return -1;
 }
+// Whether an argument is a tensor of the dtype, device and shape expected (-1: any) in memory that may be used as
+// expected; if not, the result is one of eight errors.
+static inline int32_t oneir_check_tensor(const oneir_value* value, const int64_t* expected,
+                                         const char* const (*errors)[2], void* result) {
+  const oneir_tensor* t = (const oneir_tensor*)value->u.p;
+  if (value->code != 7) return oneir_fail(result, errors[0]);
+  if (t->dtype != expected[0]) return oneir_fail(result, errors[1]);
+  if (t->device_type != expected[1] || (expected[2] >= 0 && t->device_id != expected[2]))
+    return oneir_fail(result, errors[2]);
+  if (value->flags & expected[3]) return oneir_fail(result, errors[3]);
+  if (t->ndim != expected[6]) return oneir_fail(result, errors[4]);
+  int64_t size = 1;
+  bool empty = false, gaps = false;
+  for (int32_t i = t->ndim; i-- > 0;) {
+    int64_t extent = t->shape[i];
+    if (expected[7 + i] >= 0 && extent != expected[7 + i]) return oneir_fail(result, errors[4]);
+    if (expected[5] && t->strides != NULL && extent != 1 && t->strides[i] != size) gaps = true;
+    if (extent == 0) empty = true;
+    size *= extent;
+  }
+  if (empty) return 0;
+  if (gaps) return oneir_fail(result, errors[5]);
+  if (t->data == NULL) return oneir_fail(result, errors[6]);
+  if (((uintptr_t)t->data + t->byte_offset) & (uint64_t)(expected[4] - 1)) return oneir_fail(result, errors[7]);
+  return 0;
+}
 static inline float oneir_f32_of_bits(uint32_t bits) {
   union { uint32_t bits; float value; } both = {.bits = bits};
   return both.value;

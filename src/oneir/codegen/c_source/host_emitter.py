@@ -18,9 +18,10 @@ from ...ir.type import PointerType
 from ...ir.visitor import deep_recursion, post_order_visit
 from ...runtime.error import CompileError
 from ...runtime.packed import Code
+from ...runtime.packed_fields import Field, field_of
 from ...tir.function import PrimFunc
 from ...tir.stmt import Allocate, AllocateConst, AssertStmt, AttrStmt, Evaluate, For, ForKind, LetStmt, While
-from ...tir.transform.packed_fields import Field, field_of
+from ..tensor_check import ExpectedTensor
 from ..units import DECLARED, SHARED
 from .dialect import joined
 from .emitter import KernelEmitter, Lanes, _bare, pointee
@@ -168,6 +169,21 @@ class HostEmitter(KernelEmitter):
         self.emit(f"const int32_t {status} = {call};")
         copy = [] if error is None else [f"*(oneir_value*){self.result} = *{error};"]
         self.emit(f"if ({status} != 0) {{ {' '.join([*copy, *reversed(self.workspaces), f'return {status};'])} }}")
+
+    def check_tensor(self, node: e.Call) -> Lanes:
+        """Compares a packed value with a description of a tensor."""
+        args, index, place, shape, *facts = node.args
+        wanted, records = ExpectedTensor.of(place, shape, facts), self.shared.records
+        name = f"oneir_tensor_{len(records)}"
+        numbers = joined(f"{number}LL" for number in wanted.numbers())
+        errors = joined(f"{{{_literal(kind)}, {_literal(message)}}}" for kind, message in wanted.errors())
+        records.append(
+            f"static const int64_t {name}[] = {{{numbers}}};\n"
+            f"static const char* const {name}_errors[][2] = {{{errors}}};"
+        )
+        value = f"&((oneir_value*){self.pointer(args)})[{_bare(self.scalar(index))}]"
+        self.check(f"oneir_check_tensor({value}, {name}, {name}_errors, {self.result})")
+        return ["0"]
 
     # -- statements --
 
@@ -434,6 +450,7 @@ class HostEmitter(KernelEmitter):
 _HANDLERS: dict[str, Callable[[HostEmitter, e.Call], Lanes]] = {
     "tir.tvm_struct_get": HostEmitter.struct_get,
     "tir.tvm_struct_set": HostEmitter.struct_set,
+    "tir.check_tensor": HostEmitter.check_tensor,
     "tir.tvm_stack_alloca": HostEmitter.stack_alloca,
     "tir.handle_add_byte_offset": HostEmitter.add_byte_offset,
     "tir.isnullptr": HostEmitter.is_null,
@@ -448,7 +465,7 @@ _HANDLERS: dict[str, Callable[[HostEmitter, e.Call], Lanes]] = {
     "tir.type_annotation": HostEmitter.omitted,
     **dict.fromkeys(_CALLS_PACKED, HostEmitter.call_packed),
 }
-_STATEMENTS = ("tir.tvm_struct_set", "tir.TVMBackendFreeWorkspace", "tir.prefetch", "tir.assume")
+_STATEMENTS = ("tir.tvm_struct_set", "tir.check_tensor", "tir.TVMBackendFreeWorkspace", "tir.prefetch", "tir.assume")
 """Calls whose handlers write a statement, or nothing, and whose value nobody needs."""
 
 

@@ -13,9 +13,10 @@ from ...ir.module import IRModule
 from ...ir.type import PointerType
 from ...runtime.error import CompileError
 from ...runtime.packed import Code
+from ...runtime.packed_fields import Field, field_of
 from ...tir.function import PrimFunc
 from ...tir.stmt import AttrStmt, For
-from ...tir.transform.packed_fields import Field, field_of
+from ..tensor_check import ExpectedTensor
 from ..units import SHARED
 from .expr import text_argument, where
 from .stmt import MEMORY_ALIGNMENT, StmtEmitter
@@ -221,8 +222,7 @@ done:
     def finish(self, linkage: str, symbol: str, parameters: list[str], inline: bool = True) -> None:
         """Ends the function and adds its text to the module. `inline`: whether LLVM may inline it.
 
-        LLVM compiles checks of arguments as they stand. Optimized they take longer than most kernels, half of all of
-        LLVM's time for a small one, and are 2 ns faster for each argument of a call.
+        LLVM compiles checks of arguments as they stand: they are a few calls, in which its passes find nothing.
         """
         w = self.w
         if w.reachable:
@@ -288,6 +288,17 @@ done:
         dtype = DataType(field.value.dtype)
         value = self.cast(self.expr(node.args[3]), node.args[3].dtype, dtype)
         self.w.emit(f"store {register_type(dtype)} {value}, ptr {address}, align {self._alignment(dtype)}")
+        return "0"
+
+    def check_tensor(self, node: e.Call) -> str:
+        """Compares a packed value with a description of a tensor."""
+        values, index, place, shape, *facts = node.args
+        wanted, w = ExpectedTensor.of(place, shape, facts), self.w
+        size = Field.VALUE_ADDRESS.layout(8).size
+        value = w.value(f"getelementptr [{size} x i8], ptr {self.expr(values)}, i64 {self.index(index)}")
+        expected, errors = w.module.numbers(wanted.numbers()), w.module.errors(wanted.errors())
+        check = w.module.tensor_check()
+        self.propagate(w.value(f"call i32 {check}(ptr {value}, ptr {expected}, ptr {errors}, ptr {self.result})"))
         return "0"
 
     def _alignment(self, dtype: DataType) -> int:

@@ -367,6 +367,7 @@ _CALLS: dict[str, Callable[[Any, e.Call], str]] = {
     "tir.ret": CallEmitter.ret,
     "tir.tvm_struct_get": lambda emitter, node: emitter.struct_get(node),
     "tir.tvm_struct_set": lambda emitter, node: emitter.struct_set(node),
+    "tir.check_tensor": lambda emitter, node: emitter.check_tensor(node),
     "tir.tvm_stack_alloca": lambda emitter, node: emitter.stack_alloca(node),
     "tir.tvm_call_packed_lowered": lambda emitter, node: emitter.call_packed(node),
     "tir.tvm_call_trace_packed_lowered": lambda emitter, node: emitter.call_packed(node),

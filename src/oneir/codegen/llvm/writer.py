@@ -6,11 +6,15 @@ name of the first. Scopes follow loops and branches, so a definition dominates a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import string
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ...runtime.llvm import link_ir
+from ...runtime.packed import Code
+from ...runtime.packed_fields import Field
 from ...target.cpu import cpu_info, has_scalable_vectors, pointer_bytes, vector_scale
 from ...target.target import Target
 
@@ -73,6 +77,7 @@ class ModuleText:
         ]
         self.imports: dict[str, None] = {}
         """Texts of modules whose functions are called here, each once."""
+        self._checks_tensors = False
         self._count = 0
         self._strings: dict[str, str] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -105,6 +110,39 @@ class ModuleText:
             found = self._errors[kind, message] = f"@.error.{len(self._errors)}"
             self.globals.append(f"{found} = private unnamed_addr constant {{ ptr, ptr }} {fields}")
         return found
+
+    def numbers(self, values: Sequence[int]) -> str:
+        """The address of constants of 64 bits."""
+        name = f"@.numbers.{self.number()}"
+        data = ", ".join(f"i64 {value}" for value in values)
+        self.globals.append(f"{name} = private unnamed_addr constant [{len(values)} x i64] [{data}], align 8")
+        return name
+
+    def errors(self, errors: Sequence[tuple[str, str]]) -> str:
+        """The address of static error records, one behind the other; their messages share a constant."""
+        name, texts = f"@.errors.{self.number()}", "\0".join(message for _, message in errors)
+        messages, at, records = self.string(texts), 0, list[str]()
+        for kind, message in errors:
+            records.append(f"ptr {self.string(kind)}, ptr getelementptr (i8, ptr {messages}, i64 {at})")
+            at += len(message.encode()) + 1
+        kinds = ", ".join(["ptr"] * (2 * len(errors)))
+        self.globals.append(f"{name} = private unnamed_addr constant {{ {kinds} }} {{ {', '.join(records)} }}")
+        return name
+
+    def tensor_check(self) -> str:
+        """The function that compares a packed value with what is expected of a tensor (check_tensor.ll).
+
+        Each module has its own, so that object code of functions that compute by themselves needs no library.
+        """
+        if not self._checks_tensors:
+            self._checks_tensors = True
+            pointer = self.processor.pointer_bytes
+            places = {field.name.lower(): field.layout(pointer).offset for field in Field}
+            numbers = {"pointer": pointer, "tensor": int(Code.TENSOR), "failure": int(Code.FAILURE)}
+            attributes = f"optnone noinline {self.processor.attributes}"
+            text = string.Template(Path(__file__).with_name("check_tensor.ll").read_text(encoding="utf-8"))
+            self.functions.append(text.substitute(places, **numbers, attributes=attributes))
+        return "@oneir_check_tensor"
 
     def unroll(self, count: int) -> str:
         """The metadata of a loop's back edge that has LLVM make one of so many iterations; no loop if that is all."""

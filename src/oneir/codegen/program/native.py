@@ -52,6 +52,7 @@ from ...relax.expr import (
     Var,
 )
 from ...relax.struct_info import PrimStructInfo, TensorStructInfo
+from ...runtime.packed_fields import Field
 from ...runtime.vm.builtins import COPY_BYTES, MakeShapeCode, MatchShapeCode
 from ...runtime.vm.native import NativeSpec, Output
 from ...target.target import Target
@@ -63,7 +64,6 @@ from ...tir.pipeline import driven
 from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt
 from ...tir.stmt_functor import renew_defs, substitute
 from ...tir.transform.make_packed_api import CPU, TENSORS_ON, on_device, written_buffers
-from ...tir.transform.packed_fields import Field
 from ..units import SHARED, with_declarations
 
 ALIGNMENT = 64

@@ -14,6 +14,7 @@ from ...runtime.device_memory import NO_DEVICE_MEMORY
 from ...runtime.dtype import dlpack_dtype
 from ...runtime.error import CompileError
 from ...runtime.packed import Code
+from ...runtime.packed_fields import Field
 from ..function import PrimFunc
 from ..op import isnullptr, ret, tvm_stack_alloca, tvm_struct_set
 from ..stmt import (
@@ -31,7 +32,6 @@ from ..stmt import (
     flat_seq,
 )
 from .lower_device_kernel_launch import KERNEL_LAUNCH
-from .packed_fields import Field
 from .pass_base import PrimFuncPass
 
 STACK_LIMIT = 16 * 1024

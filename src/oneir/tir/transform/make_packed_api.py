@@ -1,8 +1,9 @@
 """MakePackedAPI: gives a function the packed calling convention, with every argument checked before the body runs.
 
 The checks are assertions of TensorIR like any other; their messages are what a caller sees where the runtime has no
-better one. The body becomes a `compute_scope`, a function of its own in the object code, so that its pointers can be
-promised not to overlap.
+better one. What is known of a tensor before the call is checked by one call of a function, `check_tensor`. The body
+becomes a `compute_scope`, a function of its own in the object code, so that its pointers can be promised not to
+overlap.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from ...runtime.device import Device
 from ...runtime.dtype import dlpack_dtype
 from ...runtime.error import WellFormedError
 from ...runtime.packed import READ_ONLY, Code
+from ...runtime.packed_fields import Field
 from ...runtime.signature import Param, Signature
 from ...target.target import Target
 from ..analysis.detect_buffer_access_lca import variables
@@ -36,7 +38,6 @@ from ..op import if_then_else, isnullptr, ret, tvm_struct_get, tvm_struct_set
 from ..stmt import AssertStmt, AttrStmt, BufferStore, DeclBuffer, Evaluate, LetStmt, SeqStmt, Stmt
 from ..stmt_functor import renew_defs
 from .flatten_buffer import is_flat
-from .packed_fields import Field
 from .pass_base import PrimFuncPass
 
 PREFIX = "__oneir_"
@@ -101,6 +102,7 @@ class _Checks:
         """Declared extents that are no single variable, with the actual ones."""
         self.device_type = device_type_of(func)
         self.device_id: Var | None = None
+        """The number of the device that the first tensor is on, where functions run on one device that calls choose."""
 
     def wrap(self, body: Stmt) -> Stmt:
         for layer in reversed(self.layers):
@@ -125,26 +127,6 @@ class _Checks:
         if not isinstance(declared, (Var, IntImm)):
             self.extents.append((declared, actual))
         self.later.append((ops.equal(ops.cast("int64", declared), actual), message))
-
-    def device(self, tensor: PrimExpr, place: str, index: int) -> None:
-        """Checks where a tensor is; the first one tells which of the devices of that type the function runs on."""
-        placed = placed_on(self.func, index)
-        if placed is not None:
-            found = _get(tensor, Field.TENSOR_DEVICE_TYPE), _get(tensor, Field.TENSOR_DEVICE_ID)
-            for one, wanted in zip(found, placed, strict=True):
-                self.check(ops.equal(one, wanted), f"{place}: expected a tensor on {Device(*placed)}")
-            return
-        kind = Device(self.device_type).type
-        actual = _get(tensor, Field.TENSOR_DEVICE_TYPE)
-        self.check(ops.equal(actual, self.device_type), f"{place}: expected a tensor on the {kind}")
-        if self.device_type == CPU:
-            return
-        number = _get(tensor, Field.TENSOR_DEVICE_ID)
-        if self.device_id is None:
-            self.device_id = self.let(Var("dev_id", "int32"), number)
-        else:
-            message = f"{place}: expected a tensor on the same {kind} as the first"
-            self.check(ops.equal(number, self.device_id), message)
 
     def finish(self) -> None:
         for declared, actual in self.extents:
@@ -195,12 +177,11 @@ def make_packed_api(func: PrimFunc, name: str | None = None, mod: IRModule | Non
 
 
 def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
-    """Checks the kind of one argument; binds a scalar. Gives the address of a tensor's descriptor."""
-    place = f"{checks.name}: argument {i} `{_name(checks.func, param)}`"
-    code = _get(args, Field.VALUE_CODE, index=i)
+    """Checks the kind of a scalar or a pointer, and binds it. Gives the address of a tensor's descriptor, unchecked."""
     if param in checks.func.buffer_map:
-        checks.check(ops.equal(code, int(Code.TENSOR)), f"{place}: expected a tensor", "TypeError")
         return checks.let(Var(f"{param.name}_tensor", "handle"), _get(args, Field.VALUE_HANDLE, index=i))
+    place = f"{checks.name}: argument {i} `{param.name}`"
+    code = _get(args, Field.VALUE_CODE, index=i)
     dtype = param.dtype
     if dtype.is_handle:
         kinds = (Code.POINTER, Code.NONE, Code.TENSOR, Code.STR)
@@ -223,41 +204,53 @@ def _argument(checks: _Checks, args: Var, i: int, param: Var) -> PrimExpr:
     return param
 
 
-def _name(func: PrimFunc, param: Var) -> str:
-    return func.buffer_map[param].name if param in func.buffer_map else param.name
-
-
 def _tensor(checks: _Checks, args: Var, i: int, tensor: PrimExpr, buffer: Buffer, is_written: bool) -> None:
     """Checks one tensor and binds its data, its symbolic shape, strides and offset."""
     place = f"{checks.name}: argument {i} `{buffer.name}`"
-    ndim = len(buffer.shape)
-    checks.check(ops.equal(_get(tensor, Field.TENSOR_NDIM), ndim), f"{place}: expected {ndim} dimensions")
-    code, bits, lanes = dlpack_dtype(buffer.dtype)
-    dtype = const(code | bits << 8 | lanes << 16, "uint32")
-    checks.check(
-        ops.equal(_get(tensor, Field.TENSOR_DTYPE), dtype), f"{place}: expected dtype {buffer.dtype}", "TypeError"
-    )
-    checks.device(tensor, place, i)
-    if is_written:
-        flags = _get(args, Field.VALUE_FLAGS, index=i)
-        checks.check(ops.equal(ops.bitwise_and(flags, READ_ONLY), 0), f"{place}: is written to but is read-only")
-    shape = checks.let(Var(f"{buffer.name}_shape", "handle"), _get(tensor, Field.TENSOR_SHAPE))
-    for axis, dim in enumerate(buffer.shape):
-        extent = _get(shape, Field.INT64_ELEMENT, index=axis)
-        expected = dim.value if isinstance(dim, IntImm) else dim  # 8, and not T.int64(8)
-        checks.equate(dim, extent, f"{place}: expected {expected} elements in dimension {axis}")
-    _strides(checks, tensor, buffer, place)
+    _facts(checks, args, i, buffer, is_written, place)
+    if checks.device_type != CPU and placed_on(checks.func, i) is None:
+        number = _get(tensor, Field.TENSOR_DEVICE_ID)
+        if checks.device_id is None:
+            checks.device_id = checks.let(Var("dev_id", "int32"), number)
+        else:
+            message = f"{place}: expected a tensor on the same {Device(checks.device_type).type} as the first"
+            checks.check(ops.equal(number, checks.device_id), message)
+    if not all(isinstance(dim, IntImm) for dim in buffer.shape):
+        shape = checks.let(Var(f"{buffer.name}_shape", "handle"), _get(tensor, Field.TENSOR_SHAPE))
+        for axis, dim in enumerate(buffer.shape):
+            if not isinstance(dim, IntImm):
+                extent = _get(shape, Field.INT64_ELEMENT, index=axis)
+                checks.equate(dim, extent, f"{place}: expected {dim} elements in dimension {axis}")
+    if buffer.strides:
+        _strides(checks, tensor, buffer, place)
     _data(checks, tensor, buffer, place)
 
 
-def _strides(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> None:
-    """Checks that memory is row-major without gaps, or as the buffer's strides say.
+def _facts(checks: _Checks, args: Var, i: int, buffer: Buffer, is_written: bool, place: str) -> None:
+    """Checks what is known of a tensor before the call; `codegen/tensor_check.py` says how that is written."""
+    code, bits, lanes = dlpack_dtype(buffer.dtype)
+    device_type, device_id = placed_on(checks.func, i) or (checks.device_type, -1)
+    extents = [dim.value if isinstance(dim, IntImm) else -1 for dim in buffer.shape]
+    facts = [
+        const(code | bits << 8 | lanes << 16, "uint32"),
+        const(device_type),
+        const(device_id),
+        const(READ_ONLY if is_written else 0),
+        const(argument_alignment(buffer) if _starts_at_0(buffer) else 1),
+        const(0 if buffer.strides else 1),
+        *(const(extent, "int64") for extent in extents),
+    ]
+    shape = ", ".join(str(_extent(dim)) for dim in buffer.shape)
+    said = StringImm(f"shape ({shape}{',' if len(extents) == 1 else ''})")
+    call = Call("int32", "tir.check_tensor", [args, const(i), StringImm(place), said, *facts])
+    checks.layers.append(lambda body: SeqStmt([Evaluate(call), body]))
 
-    The stride of a dimension of extent 1 does not matter, nor does any when there are no elements. The conditions are
-    joined by `&`, which loads without branching.
+
+def _strides(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> None:
+    """Checks that memory is as the buffer's strides say, and binds symbolic ones.
+
+    The stride of a dimension of extent 1 does not matter, nor does any when there are no elements.
     """
-    if not buffer.shape:
-        return
     pointer = checks.let(Var(f"{buffer.name}_strides", "handle"), _get(tensor, Field.TENSOR_STRIDES))
     extents = [ops.cast("int64", dim) for dim in buffer.shape]
     compact: list[PrimExpr] = []
@@ -265,57 +258,44 @@ def _strides(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> N
     for extent in reversed(extents):
         compact.insert(0, size)
         size = ops.multiply(size, extent)
-    if buffer.strides:
-        for axis, stride in enumerate(buffer.strides):
-            loaded = _get(pointer, Field.INT64_ELEMENT, index=axis)
-            actual: PrimExpr = Call("int64", "tir.if_then_else", [isnullptr(pointer), compact[axis], loaded])
-            if buffer.buffer_type == "auto_broadcast":
-                actual = if_then_else(ops.equal(extents[axis], 1), const(0, "int64"), actual)
-            message = f"{place}: expected stride {stride} in dimension {axis}"
-            if isinstance(stride, Var) and stride not in checks.known:
-                checks.equate(stride, actual, message)
-            else:
-                does_not_matter = ops.logical_or(ops.equal(extents[axis], 1), ops.equal(size, 0))
-                fits = ops.logical_or(does_not_matter, ops.equal(ops.cast("int64", stride), actual))
-                checks.later.append((fits, message))
-        return
-    in_order: PrimExpr = const(True)
-    for axis, extent in enumerate(extents):
-        right = ops.equal(_get(pointer, Field.INT64_ELEMENT, index=axis), compact[axis])
-        right = ops.bitwise_or(ops.equal(extent, 1), right) if not isinstance(extent, IntImm) else right
-        if not (isinstance(extent, IntImm) and extent.value == 1):
-            in_order = right if isinstance(in_order, IntImm) else ops.bitwise_and(in_order, right)
-    if isinstance(in_order, IntImm):
-        return
-    empty = ops.equal(size, 0)
-    fits = ops.logical_or(ops.logical_or(isnullptr(pointer), empty), in_order)
-    checks.later.append((fits, f"{place}: expected row-major memory without gaps"))
+    for axis, stride in enumerate(buffer.strides):
+        loaded = _get(pointer, Field.INT64_ELEMENT, index=axis)
+        actual: PrimExpr = Call("int64", "tir.if_then_else", [isnullptr(pointer), compact[axis], loaded])
+        if buffer.buffer_type == "auto_broadcast":
+            actual = if_then_else(ops.equal(extents[axis], 1), const(0, "int64"), actual)
+        message = f"{place}: expected stride {stride} in dimension {axis}"
+        if isinstance(stride, Var) and stride not in checks.known:
+            checks.equate(stride, actual, message)
+        else:
+            does_not_matter = ops.logical_or(ops.equal(extents[axis], 1), ops.equal(size, 0))
+            fits = ops.logical_or(does_not_matter, ops.equal(ops.cast("int64", stride), actual))
+            checks.later.append((fits, message))
+
+
+def _starts_at_0(buffer: Buffer) -> bool:
+    """Whether the elements start where a tensor's data does, with its offset in bytes."""
+    return isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0
 
 
 def _data(checks: _Checks, tensor: PrimExpr, buffer: Buffer, place: str) -> None:
-    """Binds the data pointer and the offset; checks alignment."""
+    """Binds the data pointer and the offset; where the offset is not 0, checks it and the alignment."""
     offset = _get(tensor, Field.TENSOR_BYTE_OFFSET)
     base = _get(tensor, Field.TENSOR_DATA)
+    if _starts_at_0(buffer):
+        checks.let(buffer.data, Call("handle", "tir.handle_add_byte_offset", [base, ops.cast("int64", offset)]))
+        return
     size = max(1, buffer.dtype.itemsize)
-    if isinstance(buffer.elem_offset, IntImm) and buffer.elem_offset.value == 0:
-        data = checks.let(buffer.data, Call("handle", "tir.handle_add_byte_offset", [base, ops.cast("int64", offset)]))
-    else:
-        data = checks.let(buffer.data, base)
-        assert buffer.elem_offset is not None
-        elements = ops.floordiv(ops.cast("int64", offset), size)
-        checks.equate(buffer.elem_offset, elements, f"{place}: expected an offset of {buffer.elem_offset} elements")
-        whole = ops.equal(ops.multiply(elements, size), ops.cast("int64", offset))
-        checks.check(whole, f"{place}: expected an offset of whole elements")
-        if buffer.offset_factor > 1:
-            checks.check(
-                ops.equal(ops.floormod(elements, buffer.offset_factor), 0),
-                f"{place}: expected an offset that is a multiple of {buffer.offset_factor} elements",
-            )
-    count: PrimExpr = const(1, "int64")
-    for dim in buffer.shape:
-        count = ops.multiply(count, ops.cast("int64", dim))
-    is_there = ops.logical_or(ops.logical_not(isnullptr(data)), ops.equal(count, 0))
-    checks.later.append((is_there, f"{place}: has no memory"))
+    data = checks.let(buffer.data, base)
+    assert buffer.elem_offset is not None
+    elements = ops.floordiv(ops.cast("int64", offset), size)
+    checks.equate(buffer.elem_offset, elements, f"{place}: expected an offset of {buffer.elem_offset} elements")
+    whole = ops.equal(ops.multiply(elements, size), ops.cast("int64", offset))
+    checks.check(whole, f"{place}: expected an offset of whole elements")
+    if buffer.offset_factor > 1:
+        checks.check(
+            ops.equal(ops.floormod(elements, buffer.offset_factor), 0),
+            f"{place}: expected an offset that is a multiple of {buffer.offset_factor} elements",
+        )
     alignment = argument_alignment(buffer)
     if alignment > 1:
         address = Call("uint64", "tir.reinterpret", [data])
