@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
+import socket
 import sys
 import threading
 import time
@@ -138,6 +141,28 @@ def test_a_command_line_that_is_not_understood(cli, capsys, loaded, options, mes
     with pytest.raises(SystemExit) as ended:
         cli(*options)
     assert ended.value.code == 2 and message in capsys.readouterr().err and not loaded
+
+
+def test_a_conversation_that_has_become_too_long(cli, monkeypatch, loaded):
+    lines = iter([*["hi"] * 9, "/reset", "hi", "/exit"])
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
+    said = succeeds(cli("chat", "some-folder")).splitlines()
+    message = said.index(next(line for line in said if line.startswith("the context has room for 256 tokens")))
+    assert said[1:message] == ["Grüße!"] * (message - 1) and message > 1
+    assert said[message + 1] == "/reset begins anew; --context N gives more room, if the model has it"
+    assert said[-1] == "Grüße!"
+
+
+def test_an_address_where_no_server_can_listen_is_told_of_before_a_model_is_loaded(cli, loaded):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert fails(cli("serve", "some-folder", "--port", str(port))) == (
+            f"oneir serve: cannot listen on port {port} of 127.0.0.1: {os.strerror(errno.EADDRINUSE)}; "
+            "see --host and --port, 0 takes a free one"
+        )
+    message = fails(cli("serve", "some-folder", "--host", "256.0.0.1"))
+    assert message.startswith("oneir serve: cannot listen on port 8000 of 256.0.0.1: ") and not loaded
 
 
 def test_models_that_have_no_conversations(cli, monkeypatch, loaded):

@@ -92,13 +92,16 @@ def test_command_lines_that_are_refused(cli, script, tmp_path):
         "oneir serve: expected 2 names, --name for each model another one; found twice, twice"
     )
     (tmp_path / "loops.py").write_text(LOOPS)
-    assert fails(cli("serve", str(tmp_path / "loops.py"))).endswith(
+    assert fails(cli("serve", str(tmp_path / "loops.py"), "--port", "0")).endswith(
         "loops.py has functions of loops, which write into their arguments; a server runs graphs"
     )
-    assert fails(cli("serve", str(tmp_path / "none.onnx"))) == f"oneir serve: there is no file {tmp_path / 'none.onnx'}"
+    assert (
+        fails(cli("serve", str(tmp_path / "none.onnx"), "--port", "0"))
+        == f"oneir serve: there is no file {tmp_path / 'none.onnx'}"
+    )
     (tmp_path / "fixed.py").write_text(SCRIPT.replace('"n"', "3"))
     assert "fixed.py: batches need a first extent of all inputs that is one symbol" in fails(
-        cli("serve", str(tmp_path / "fixed.py"), "--batch", "2")
+        cli("serve", str(tmp_path / "fixed.py"), "--batch", "2", "--port", "0")
     )
 
 

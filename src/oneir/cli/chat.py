@@ -117,6 +117,8 @@ class _Chat:
 
     def take(self, line: str, terminal: bool) -> None:
         """Does what a line asks for. An error ends the program, unless there is a user who can ask otherwise."""
+        from ..llm.engine.request import ContextExceeded
+
         try:
             _check_text(line)
             match line:
@@ -136,7 +138,9 @@ class _Chat:
         except OneIRError as error:
             if not terminal:
                 raise
-            self._out.print(str(error), style="red")
+            full = isinstance(error, ContextExceeded) and self._messages != self._beginning
+            hint = "\n/reset begins anew; --context N gives more room, if the model has it" if full else ""
+            self._out.print(f"{error}{hint}", style="red")
 
     def _answer(self, question: str) -> None:
         options, engine = self._options, self._llm.engine

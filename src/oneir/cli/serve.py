@@ -7,6 +7,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import socket
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,9 +122,22 @@ def run(options: argparse.Namespace) -> None:
         raise UnsupportedError(f"a server needs the package {error.name}: pip install 'oneir[{extra}]'") from None
     from ..serving.http import listen
 
+    _check_address(options.host, options.port)
     listen(
         _language_model(options) if language else _models(options), options.host, options.port, log_requests=language
     )
+
+
+def _check_address(host: str, port: int) -> None:
+    """Raises `InvalidValue` where no server can listen, before models are loaded for it."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        socket.create_server(address, family=family).close()
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
+        raise InvalidValue(
+            f"cannot listen on port {port} of {host}: {why}; see --host and --port, 0 takes a free one"
+        ) from None
 
 
 def _has_language_model(options: argparse.Namespace) -> bool:

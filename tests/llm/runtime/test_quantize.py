@@ -115,6 +115,9 @@ def test_a_gguf_file_keeps_all_but_its_matrices(form: str, tmp_path: Path) -> No
     np.testing.assert_array_equal(logits, expected)
     with pytest.raises(InvalidValue, match=r"quantized already, token_embd\.weight is Q[48]_0; quantize the file with"):
         quantize_gguf(target, tmp_path / "smaller.gguf", form)
+    (tmp_path / "link.gguf").symlink_to(source)
+    with pytest.raises(InvalidValue, match=r"link\.gguf would replace the weights that it is made of"):
+        quantize_gguf(source, tmp_path / "link.gguf", form)
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

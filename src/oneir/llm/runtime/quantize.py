@@ -87,6 +87,8 @@ def quantize_gguf(source: Path, target: Path, form: str) -> int:
     """
     if target.suffix != ".gguf":
         raise InvalidValue(f"{source} becomes a GGUF file: name it with .gguf at its end, found {target}")
+    if target.exists() and target.samefile(source):
+        raise InvalidValue(f"{target} would replace the weights that it is made of; name another file")
     file = GGUFFile(source)
     model = GGUFModel(file)
     checkpoint = Checkpoint(source, model.config, {}, model)
