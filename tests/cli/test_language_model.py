@@ -144,12 +144,12 @@ def test_a_command_line_that_is_not_understood(cli, capsys, loaded, options, mes
 
 
 def test_a_conversation_that_has_become_too_long(cli, monkeypatch, loaded):
-    lines = iter([*["hi"] * 9, "/reset", "hi", "/exit"])
+    lines = iter([*["hi"] * 10, "/reset", "hi", "/exit"])
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", lambda prompt: next(lines))
     said = succeeds(cli("chat", "some-folder")).splitlines()
     message = said.index(next(line for line in said if line.startswith("the context has room for 256 tokens")))
-    assert said[1:message] == ["Grüße!"] * (message - 1) and message > 1
+    assert said[1 : message - 1] == ["Grüße!"] * (message - 2) and message > 2  # the last had no room to end
     assert said[message + 1] == "/reset begins anew; --context N gives more room, if the model has it"
     assert said[-1] == "Grüße!"
 
