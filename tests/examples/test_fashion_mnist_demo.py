@@ -30,7 +30,7 @@ def test_the_demo(tmp_path):
         cells = [cell.strip() for cell in row.strip("│").split("│")]
         # The numbers of the README are PyTorch's, of 1,000 images.
         accuracy = f"{int(right[name]) / 10:.1f}%"
-        assert cells[:4] == [name, accuracy, accuracy, "1000/1000"]
+        assert cells[:4] == [name, accuracy, accuracy, "1,000"]
         assert all(float(cell) > 0 for cell in cells[4:7])
         before, after = (
             done.stdout.partition(f"{name}: {stage}")[2] for stage in ("as imported", "after the pipeline")
