@@ -222,7 +222,7 @@ done:
     def finish(self, linkage: str, symbol: str, parameters: list[str], inline: bool = True) -> None:
         """Ends the function and adds its text to the module. `inline`: whether LLVM may inline it.
 
-        LLVM compiles checks of arguments as they stand: they are a few calls, in which its passes find nothing.
+        LLVM compiles checks of arguments as they stand: they are calls and comparisons, which are not worth its passes.
         """
         w = self.w
         if w.reachable:
