@@ -13,6 +13,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...runtime.dtype import numpy_dtype
 from ...script import tir as T
 from ...target.cpu import CPUInfo
 from ...tir import PrimFunc
@@ -21,6 +22,10 @@ PAGE_SIZE = 16
 """Positions of a page: its scores are a vector, which is halved four times for their largest and their sum."""
 ROWS, LANES, SCORES = 4, 64, 8
 """Queries and the most elements of values whose sums are in registers at once, and the most queries of scores."""
+AHEAD = 2
+"""Pages between what is asked for and what is multiplied: one or four of them are no better."""
+LINE = 64
+"""Bytes that a processor reads at once."""
 
 
 def value_lanes(info: CPUInfo) -> int:
@@ -222,6 +227,8 @@ def paged_attention(
     VL, VD = (T.int64(x) for x in (lanes, head_dim // lanes))
     reach, quantized = T.int64(window or 1 << 40), dtype == "int8"
     factor, capped, limit = T.float32(scale), cap is not None, cap or 1.0
+    of_line = LINE // numpy_dtype(dtype).itemsize
+    key_rows, value_lines = T.int64(max(of_line // PAGE_SIZE, 1)), T.int64(max(lanes // of_line, 1))
     block = 1 if one else max(1, 2 * ROWS // group)
     TB, in_blocks = T.int64(block), block > 1
     of_one, of_block = (_tiles(tokens * group, head_dim, most_scores) for tokens in (1, block))
@@ -271,12 +278,16 @@ def paged_attention(
                     top[g, 0] = sink[h * G + g % G]
             for j in range(count):
                 page: T.int64 = T.Cast("int64", page_of[base + first + j])
+                ahead: T.int64 = T.Cast("int64", page_of[base + first + T.min(j + AHEAD, count - 1)])
                 for o in range(tiles.score_tiles):
                     part = T.decl_buffer((tiles.steps, tiles.score_rows, P), "float32", scope="local")
                     for u, g in T.grid(tiles.steps, tiles.score_rows):
                         for p in T.vectorized(P):
                             part[u, g, p] = T.float32(0)
                     for d in range(D // tiles.steps):
+                        for i in T.unroll(T.max(tiles.steps // key_rows, 1)):
+                            at = T.meta_var(T.address_of(K[layer, ahead, h, d * tiles.steps + i * key_rows, 0]))
+                            T.evaluate(T.call_intrin("void", "tir.prefetch", at, 0, 3, 1))
                         for u in T.unroll(tiles.steps):
                             for g in T.unroll(tiles.score_rows):
                                 for p in T.vectorized(P):
@@ -352,7 +363,11 @@ def paged_attention(
                         sums[g, d] = T.float32(0)
                 for j in range(count):
                     page: T.int64 = T.Cast("int64", page_of[base + first + j])
+                    ahead: T.int64 = T.Cast("int64", page_of[base + first + T.min(j + AHEAD, count - 1)])
                     for p in range(P):
+                        for i in T.unroll(value_lines):
+                            at = T.meta_var(T.address_of(V[layer, ahead, h, p, c * VL + i * of_line]))
+                            T.evaluate(T.call_intrin("void", "tir.prefetch", at, 0, 3, 1))
                         for g in T.unroll(tiles.value_rows):
                             for d in T.vectorized(VL):
                                 sums[g, d] = sums[g, d] + scores[o * tiles.value_rows + g, j * P + p] * T.Cast(
