@@ -141,6 +141,7 @@ def test_facts_of_operators() -> None:
     assert op.get_attr("TNumber") == 4
     ir.register_op_attr("test.bases", "TNumber", 5, level=5)
     assert op.get_attr("TNumber") == 4
+    op.reset_attr("FRule")  # with code of a user registered, no graph is kept on disk
 
 
 def test_an_intrinsic_says_how_it_is_written_for_a_target() -> None:

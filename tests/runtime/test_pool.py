@@ -127,6 +127,34 @@ def test_workers_do_take_part(threads):
     assert 1 <= len(others) <= 2
 
 
+def test_two_iterations_are_shared_again_after_a_loop_that_lost_time(threads):
+    threads(2)
+    late, together, both = threading.Event(), threading.Event(), threading.Barrier(2)
+
+    def waits_for_the_worker(_env, begin, end):
+        if threading.get_ident() == caller:
+            late.wait(0.05)
+        else:
+            late.set()
+            together.wait(0.01)
+        return 0
+
+    def meets(_env, begin, end):
+        try:
+            both.wait(0.05)
+            together.set()
+        except threading.BrokenBarrierError:
+            both.reset()
+        return 0
+
+    caller = threading.get_ident()
+    while not late.is_set():
+        parallel_for(waits_for_the_worker, 2)
+    for _ in range(20):
+        parallel_for(meets, 2)
+    assert together.is_set()
+
+
 def test_one_thread_means_the_caller(threads):
     threads(1)
     seen = set()

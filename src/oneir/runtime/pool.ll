@@ -22,7 +22,8 @@
 ;   - Where other threads want the processors too, a worker may lose its own in the middle of a piece, for milliseconds,
 ;     while its caller waits. The caller estimates from its own pieces how long the loop would have taken alone. What it
 ;     lost against that, twice, is for how long the next loops run alone, so that loops which do not profit from workers
-;     take at most half as long again as without.
+;     take at most half as long again as without. Loops of few iterations run longer alone than that, so a small part
+;     of a loop's time, as that of asking workers who come too late, is no loss.
 ;   - In a process where another library has threads of its own, as PyTorch's OpenMP has, two pools would want the same
 ;     processors: threads of either one spin for milliseconds after each region. There loops of the main thread can run
 ;     on the threads of that library, its team; nobody is published to, and its barrier takes the place of the gate.
@@ -170,11 +171,15 @@ on:
 over:
   ret i32 %result.timed
 
+; // One iteration cannot be shared.
 ; // Read before writing, so that callers who lose do not take the cache line from the one who runs.
-; if (busy != 0) goto alone;
+; if (extent - first < 2 || busy != 0) goto alone;
 look:
+  %remaining = sub i64 %extent, %first
+  %several = icmp sgt i64 %remaining, 1
   %seen = load atomic i32, ptr @busy monotonic, align 4
-  %free = icmp eq i32 %seen, 0
+  %idle = icmp eq i32 %seen, 0
+  %free = and i1 %several, %idle
   br i1 %free, label %take, label %alone
 
 ; if (!compare_exchange(&busy, 0, 1)) goto alone;  // acquire: what the last owner wrote is seen
@@ -423,8 +428,8 @@ done:
 ; {start, stop, own} = caller.work;
 ; took = now() - begun;
 ; alone = (stop - start) * extent / own;  // nothing of its own: infinite, or nan, and so no loss
-; twice = 2 * (took - alone);
-; if (!(twice > 0)) return;
+; loss = took - alone;
+; if (!(loss > alone / 16)) return;
 define internal void @judge(i64 %begun, i64 %extent) {
   %start = load i64, ptr @caller.work
   %stop.at = getelementptr i64, ptr @caller.work, i64 1
@@ -441,13 +446,14 @@ define internal void @judge(i64 %begun, i64 %extent) {
   %all = fmul double %busy.real, %extent.real
   %alone = fdiv double %all, %own.real
   %loss = fsub double %took.real, %alone
-  %twice = fmul double %loss, 2.0
-  %some = fcmp ogt double %twice, 0.0
-  br i1 %some, label %lost, label %done
-; alone_ns = min(twice, 20 ms);
+  %small = fmul double %alone, 0.0625
+  %large = fcmp ogt double %loss, %small
+  br i1 %large, label %lost, label %done
+; alone_ns = min(2 * loss, 20 ms);
 lost:
-  %large = fcmp ogt double %twice, 2.0e7
-  %capped = select i1 %large, double 2.0e7, double %twice
+  %twice = fmul double %loss, 2.0
+  %most = fcmp ogt double %twice, 2.0e7
+  %capped = select i1 %most, double 2.0e7, double %twice
   %ns = fptosi double %capped to i64
   store atomic i64 %ns, ptr @alone_ns monotonic, align 8
   br label %done
