@@ -303,7 +303,7 @@ class Team:
 
     def _member(self, member, data, number):
         self.here.number = number
-        self.members.add(threading.get_ident())
+        self.members.add(number)
         member(data)
 
 
