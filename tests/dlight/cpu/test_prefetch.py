@@ -1,4 +1,6 @@
-"""Prefetches in products of one row: of the lines that later iterations read, and where a row reads weights once."""
+"""Prefetches: in products of one row, of the lines that later iterations read, where a row reads weights once; and in
+those of many rows, of the panel that comes next.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ import pytest
 
 import oneir
 from oneir.arith import Analyzer
-from oneir.dlight.cpu import FloatPanels, IntegerDots
+from oneir.dlight.cpu import Contraction, FloatPanels, IntegerDots
 from oneir.dlight.cpu.prefetch import AHEAD
 from oneir.ir.expr import Call, IntImm, PrimExpr, const
 from oneir.ir.visitor import Visitor
 from oneir.llm.kernels import float_panels, group_quantized
 from oneir.llm.kernels.forms import FORMS, DigitForm
+from oneir.script import from_source
 from oneir.target import Target
 from oneir.testing import interpret
 from oneir.tir import PrimFunc, decl_buffer
@@ -116,3 +119,58 @@ def test_arrays_end_before_what_is_asked_for() -> None:
     assert prefetched(made)
     oneir.build(made.with_attr("global_symbol", "f"), "llvm")["f"](*tensors)
     np.testing.assert_allclose(tensors[2].numpy(), expected, rtol=1e-6)
+
+
+AVX512 = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512")
+PANELS = """
+# from tvm.script import tir as T
+@T.prim_func
+def main(X: T.Buffer(({rows}, {depth}), "float32"), B: T.Buffer(({panels}, {depth}, 16), "float32"), y: T.handle):
+    Y = T.match_buffer(y, ({rows}, {panels} * 16), "float32")
+    for i, j, k in T.grid({rows}, {panels} * 16, {depth}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = T.float32(0)
+            Y[vi, vj] = Y[vi, vj] + X[vi, vk] * B[vj // 16, vk, vj % 16]
+"""
+"""Rows times weights in panels: 32 MiB of them, which are in no cache, where there are 8,192 panels of 64 rows."""
+
+
+def by_panels(rows: int, depth: int, panels: int) -> PrimFunc:
+    func = from_source(PANELS.format(rows=rows, depth=depth, panels=panels))
+    assert isinstance(func, PrimFunc)
+    sch = Contraction().schedule(func, AVX512)
+    assert sch is not None
+    return sch.mod["main"]
+
+
+@pytest.mark.parametrize("rows", [30, 64])
+def test_rows_ask_for_the_next_panel(rows: int) -> None:
+    depth = 64
+    (load,) = prefetched(by_panels(rows, depth, 8192))
+    loops = {var.name: var for var in undefined_vars(load)}
+    tile, k = loops["j_0_i_0_fused"], loops["k"]
+    asked: set[int] = set()
+    analyzer = Analyzer()
+    tiles = 0
+    while number(analyzer.simplify(substitute(load.indices[0], {tile: const(tiles, tile.dtype)}))) == 1:
+        for step in range(depth):
+            place = {tile: const(tiles, tile.dtype), k: const(step, k.dtype)}
+            asked.add(number(analyzer.simplify(substitute(load.indices[-1], place))) // 16)
+        tiles += 1
+    assert 1 < tiles < rows
+    # All lines of the panel, and few of the one behind it.
+    assert set(range(depth)) <= asked and max(asked) < depth * 1.25
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth", "panels"),
+    [
+        pytest.param(64, 64, 8, id="weights that stay in the cache"),
+        pytest.param(4, 64, 8192, id="one tile of rows"),
+        pytest.param(64, 1 << 16, 16, id="panels that are no part of a cache"),
+    ],
+)
+def test_no_next_panel_is_asked_for(rows: int, depth: int, panels: int) -> None:
+    assert not prefetched(by_panels(rows, depth, panels))

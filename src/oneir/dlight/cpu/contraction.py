@@ -29,6 +29,7 @@ from ..analysis.contraction import dot_length, is_contraction, operands, panel_w
 from ..analysis.leaves import Leaf, extent_of, leaves, variables
 from .base import CPUScheduleRule, parallelize
 from .fewer_rows import mark_tile, with_fewer_rows
+from .prefetch import PanelByPanel, with_next_panels
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 
@@ -78,6 +79,7 @@ class Contraction(CPUScheduleRule):
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
         moved: set[str] = set()
+        panels: list[PanelByPanel] = []
         for leaf in found:
             plan = plan_of(leaf, info)
             if leaf.block.name_hint in moved:
@@ -85,11 +87,13 @@ class Contraction(CPUScheduleRule):
             if plan is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
                 tile_in_registers(sch, leaf, *plan, epilogue, info)
+                if (panel := panel_by_panel(sch, leaf, *plan, info)) is not None:
+                    panels.append(panel)
             elif not isinstance(leaf.block.body, BufferStore):
                 moved |= tile_by_tile(sch, leaf)
             elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
                 schedule_leaf(sch, leaf, info.vector_bytes)
-        return Schedule(with_fewer_rows(sch.mod["main"]))
+        return Schedule(with_fewer_rows(with_next_panels(sch.mod["main"], panels)))
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
@@ -419,6 +423,29 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
     for extent in vector.buffer.shape:
         size *= as_int(extent) or ROWS_IF_UNKNOWN
     return 2 * size <= info.l2_bytes
+
+
+def panel_by_panel(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUInfo) -> PanelByPanel | None:
+    """What prefetches of a scheduled contraction are made from; None where panels stay in the cache or do not fit, and
+    where rows are few or not known.
+    """
+    if axes.panel is None or axes.rows is None or axes.columns is not None or axes.dots is not None:
+        return None
+    rows, load = [*axes.others, axes.rows], _vector_operand(main)
+    if load.buffer not in sch.mod["main"].buffer_map.values() or not all(is_row(main, i) for i in rows):
+        return None
+    if vectors_stay_in_cache(main, info):
+        return None
+    reduction = [main.loops.index(loop) for loop in in_memory_order(main, axes)]
+    known = {i: extent for i in [*rows, *reduction] if (extent := main.extents[i]) is not None}
+    if len(known) < len(rows) + len(reduction):
+        return None
+    of_rows, of_sum = ({i: known[i] for i in places} for places in (rows, reduction))
+    panel_bytes = math.prod(of_sum.values()) * axes.panel * load.buffer.dtype.itemsize
+    if 2 * panel_bytes > info.l2_bytes or math.prod(of_rows.values()) < 2 * tile.rows:
+        return None
+    name = sch.get(main.handle).name_hint
+    return PanelByPanel(name, load, axes.vector, axes.panel, of_rows, tile.rows, of_sum)
 
 
 def in_memory_order(leaf: Leaf, axes: Axes) -> list[LoopRV]:
