@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tarfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from . import cc
 from .utils import TempDirectory
@@ -25,9 +27,21 @@ def tar(output: str, files: Sequence[str]) -> None:
 
 
 def untar(tar_file: str, directory: str) -> None:
-    """Unpacks an archive into a folder. Raises `tarfile.TarError` for members that would lie outside of it."""
+    """Unpacks an archive of files into a folder. Raises `tarfile.TarError` for members outside of it, and for links."""
+    root = Path(directory).resolve()
     with tarfile.open(tar_file) as archive:
-        archive.extractall(directory, filter="data")
+        for member in archive:  # `extractall` refuses such members from Python 3.11.4 on only
+            place = (root / member.name).resolve()
+            if not place.is_relative_to(root) or not (member.isdir() or member.isfile()):
+                raise tarfile.ExtractError(f"{tar_file} has `{member.name}`, which is no file inside of the archive")
+            if member.isdir():
+                place.mkdir(parents=True, exist_ok=True)
+                continue
+            place.parent.mkdir(parents=True, exist_ok=True)
+            stream = archive.extractfile(member)
+            assert stream is not None
+            with open(place, "wb") as file:
+                shutil.copyfileobj(stream, file)
 
 
 def normalize_file_list_by_unpacking_tars(temp: TempDirectory, file_list: Sequence[str]) -> list[str]:

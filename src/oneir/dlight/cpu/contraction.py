@@ -308,6 +308,8 @@ class Tile:
     columns: int
 
 
+LEAST_PRODUCTS = 12
+"""Of vectors in a step of a sum that asks for the next panel."""
 ROWS_IF_UNKNOWN = 1 << 10
 """The extent that a symbolic one is taken to be. A guess: large enough that whole tiles are what counts."""
 
@@ -426,15 +428,17 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
 
 
 def panel_by_panel(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUInfo) -> PanelByPanel | None:
-    """What prefetches of a scheduled contraction are made from; None where panels stay in the cache or do not fit, and
-    where rows are few or not known.
+    """What prefetches of a scheduled contraction are made from; None where panels stay in the cache or do not fit,
+    where rows are few or not known, and where a step computes so few products that LLVM would unroll the loop, which a
+    prefetch in each step keeps it from.
     """
     if axes.panel is None or axes.rows is None or axes.columns is not None or axes.dots is not None:
         return None
     rows, load = [*axes.others, axes.rows], _vector_operand(main)
     if load.buffer not in sch.mod["main"].buffer_map.values() or not all(is_row(main, i) for i in rows):
         return None
-    if vectors_stay_in_cache(main, info):
+    products = tile.rows * axes.panel * _sum_bytes(main.block.writes[0].buffer) // info.vector_bytes
+    if vectors_stay_in_cache(main, info) or products < LEAST_PRODUCTS:
         return None
     reduction = [main.loops.index(loop) for loop in in_memory_order(main, axes)]
     known = {i: extent for i in [*rows, *reduction] if (extent := main.extents[i]) is not None}
