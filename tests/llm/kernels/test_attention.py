@@ -6,6 +6,7 @@ Kernels of threads run on an OpenCL device, and on the host as a CUDA device, wh
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,10 +15,16 @@ import pytest
 from devices import needs_compiler, needs_opencl
 
 import oneir
+from oneir.arith import Analyzer
+from oneir.ir.expr import Call, Var, as_int, const
+from oneir.ir.visitor import Visitor
 from oneir.llm.kernels import attention, gpu_attention
 from oneir.llm.kernels.attention import PAGE_SIZE
 from oneir.target import Target
 from oneir.testing import cuda_host
+from oneir.tir.expr import BufferLoad
+from oneir.tir.stmt import For
+from oneir.tir.stmt_functor import substitute
 
 PAGE, LAYERS, PAGES = PAGE_SIZE, 2, 40
 RNG = np.random.default_rng(11)
@@ -181,6 +188,56 @@ ROTARY = [
     (8, 1.5, 20, "float16", None),
     (16, 1.0, None, "float32", 0.5),
 ]
+
+
+class _Lines(Visitor):
+    """The lines of 64 bytes that are asked for in a page, by its buffer's name, as numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loops: list[For] = []
+        self.found: dict[str, set[int]] = {}
+
+    def visit_For(self, loop: For) -> None:
+        self.loops.append(loop)
+        self.generic_visit(loop)
+        self.loops.pop()
+
+    def visit_Call(self, call: Call) -> None:
+        self.generic_visit(call)
+        if call.op.name != "tir.prefetch":
+            return
+        address = call.args[0]
+        assert isinstance(address, Call)
+        load = address.args[0]
+        assert isinstance(load, BufferLoad)
+        *_, row, element = load.indices
+        width = as_int(load.buffer.shape[-1])
+        assert width is not None
+        place, analyzer = row * width + element, Analyzer()
+        inner: list[tuple[Var, int]] = []
+        for loop in self.loops:
+            if loop.loop_var.name in ("c", "d", "i", "p") and (extent := as_int(loop.extent)) is not None:
+                inner.append((loop.loop_var, extent))
+        lines = self.found.setdefault(load.buffer.name, set())
+        for values in itertools.product(*(range(extent) for _, extent in inner)):
+            at = {var: const(value, var.dtype) for (var, _), value in zip(inner, values, strict=True)}
+            number = as_int(analyzer.simplify(substitute(place, at)))
+            assert number is not None
+            lines.add(number * load.buffer.dtype.bits // 8 // 64)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(8, 1), (4, 2), (2, 2)])
+@pytest.mark.parametrize(("lanes", "scores"), [(64, 8), (16, 4)])
+def test_whole_pages_are_asked_for(dtype: str, heads: int, kv_heads: int, lanes: int, scores: int) -> None:
+    kernel = attention.paged_attention(
+        heads, kv_heads, 64, 0.125, dtype=dtype, one=True, most_lanes=lanes, most_scores=scores
+    )
+    lines = _Lines()
+    lines(kernel.body)
+    page = set(range(PAGE_SIZE * 64 * np.dtype(dtype).itemsize // 64))
+    assert lines.found == {"K": page, "V": page}
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,14 @@ from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
-from ...tir.stmt import Block, BufferStore
-from ...tir.stmt_functor import loads
+from ...tir.stmt import Block, BufferStore, Evaluate
+from ...tir.stmt_functor import loads, substitute
 from ...tir.tensor_intrin.x86 import VECTOR_BYTES, BFLOAT16_PAIRS_DOT_16x2_INTRIN, byte_dot_name
 from ..analysis.contraction import dot_length, is_contraction, operands, panel_width, summed_in_words
 from ..analysis.leaves import Leaf, extent_of, leaves, variables
 from .base import CPUScheduleRule, parallelize
 from .fewer_rows import mark_tile, with_fewer_rows
-from .prefetch import PanelByPanel, with_next_panels
+from .prefetch import in_front, next_panel
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 
@@ -79,7 +79,7 @@ class Contraction(CPUScheduleRule):
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
         moved: set[str] = set()
-        panels: list[PanelByPanel] = []
+        prefetches: list[tuple[Var, list[Evaluate]]] = []
         for leaf in found:
             plan = plan_of(leaf, info)
             if leaf.block.name_hint in moved:
@@ -87,13 +87,16 @@ class Contraction(CPUScheduleRule):
             if plan is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
                 tile_in_registers(sch, leaf, *plan, epilogue, info)
-                if (panel := panel_by_panel(sch, leaf, *plan, info)) is not None:
-                    panels.append(panel)
+                if (panels := prefetches_of_panels(sch, leaf, *plan, info)) is not None:
+                    prefetches.append(panels)
             elif not isinstance(leaf.block.body, BufferStore):
                 moved |= tile_by_tile(sch, leaf)
             elif id(leaf) not in followers or plan_of(followers[id(leaf)], info) is None:
                 schedule_leaf(sch, leaf, info.vector_bytes)
-        return Schedule(with_fewer_rows(with_next_panels(sch.mod["main"], panels)))
+        func = sch.mod["main"]
+        for loop_var, calls in prefetches:
+            func = in_front(func, loop_var, calls)
+        return Schedule(with_fewer_rows(func))
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
@@ -427,10 +430,13 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
     return 2 * size <= info.l2_bytes
 
 
-def panel_by_panel(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUInfo) -> PanelByPanel | None:
-    """What prefetches of a scheduled contraction are made from; None where panels stay in the cache or do not fit,
-    where rows are few or not known, and where a step computes so few products that LLVM would unroll the loop, which a
-    prefetch in each step keeps it from.
+def prefetches_of_panels(
+    sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUInfo
+) -> tuple[Var, list[Evaluate]] | None:
+    """The variable of the innermost loop over the sum of a scheduled contraction, and what each step asks for.
+
+    None where panels stay in the cache or do not fit, where rows are few or not known, and where a step computes so few
+    products that LLVM would unroll the loop, which a prefetch in each step keeps it from.
     """
     if axes.panel is None or axes.rows is None or axes.columns is not None or axes.dots is not None:
         return None
@@ -440,7 +446,7 @@ def panel_by_panel(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUI
     products = tile.rows * axes.panel * _sum_bytes(main.block.writes[0].buffer) // info.vector_bytes
     if vectors_stay_in_cache(main, info) or products < LEAST_PRODUCTS:
         return None
-    reduction = [main.loops.index(loop) for loop in in_memory_order(main, axes)]
+    reduction = in_memory_order(main, axes)
     known = {i: extent for i in [*rows, *reduction] if (extent := main.extents[i]) is not None}
     if len(known) < len(rows) + len(reduction):
         return None
@@ -448,16 +454,20 @@ def panel_by_panel(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUI
     panel_bytes = math.prod(of_sum.values()) * axes.panel * load.buffer.dtype.itemsize
     if 2 * panel_bytes > info.l2_bytes or math.prod(of_rows.values()) < 2 * tile.rows:
         return None
-    name = sch.get(main.handle).name_hint
-    return PanelByPanel(name, load, axes.vector, axes.panel, of_rows, tile.rows, of_sum)
+    loop_vars = [sch.get(loop).loop_var for loop in sch.get_loops(main.handle)]
+    loop_var = sch.get(main.loops[reduction[-1]]).loop_var
+    first = {var: const(0, var.dtype) for var in loop_vars[loop_vars.index(loop_var) + 1 :]}
+    values = [substitute(value, first) for value in sch.state.realize_of(sch.get_sref(main.handle)).iter_values]
+    start: dict[Var, PrimExpr] = {iv.var: const(0, iv.var.dtype) for iv in main.block.iter_vars}
+    start[main.block.iter_vars[axes.vector].var] = values[axes.vector] + axes.panel
+    return loop_var, next_panel(load, start, values, axes.panel, of_rows, tile.rows, of_sum)
 
 
-def in_memory_order(leaf: Leaf, axes: Axes) -> list[LoopRV]:
-    """The loops of a reduction in the order in which the operand that is read in vectors lies in memory."""
+def in_memory_order(leaf: Leaf, axes: Axes) -> list[int]:
+    """The axes of a reduction in the order in which the operand that is read in vectors lies in memory."""
     vector = _vector_operand(leaf)
     place = {var: i for i, index in enumerate(vector.indices) for var in variables(index)}
-    order = sorted(axes.reduction, key=lambda i: place.get(leaf.block.iter_vars[i].var, -1))
-    return [leaf.loops[i] for i in order]
+    return sorted(axes.reduction, key=lambda i: place.get(leaf.block.iter_vars[i].var, -1))
 
 
 def is_row(leaf: Leaf, position: int) -> bool:
@@ -491,7 +501,7 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
     rows += [outer_loops[name] for name in ("rows",) if name in outer_loops]
     panels = [outer_loops[name] for name in ("columns", "vector") if name in outer_loops]
     outer = [*shared, *(rows + panels if vectors_stay_in_cache(main, info) else panels + rows)]
-    reduction = in_memory_order(main, axes)
+    reduction = [loops[i] for i in in_memory_order(main, axes)]
     sch.reorder(*outer, *reduction, *inner)
     if axes.dots is None:
         in_vectors(sch, inner, tile.vector)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...arith import Analyzer
@@ -25,9 +24,9 @@ from ...ir.visitor import Mapper
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.op import address_of
-from ...tir.stmt import BlockRealize, Evaluate, For, flat_seq
+from ...tir.stmt import Evaluate, For, flat_seq
 from ...tir.stmt_functor import loads, substitute
-from ..analysis.leaves import Leaf, variables
+from ..analysis.leaves import Leaf
 
 LINE = 64
 """Bytes that a processor reads at once."""
@@ -53,7 +52,7 @@ def with_prefetches(func: PrimFunc, loop_var: Var, leaves: Sequence[Leaf], place
     ahead = -(-AHEAD // sum(step * load.buffer.dtype.bits // 8 for load, step in steps.items()))
     starts = {axis: substitute(start, {loop_var: loop_var + ahead}) for axis, start in starts.items()}
     calls = [Evaluate(call) for load, step in steps.items() for call in _prefetches(load, starts, step)]
-    return func.replace(body=_Insert(loop_var, calls)(func.body))
+    return in_front(func, loop_var, calls)
 
 
 def _step(load: BufferLoad, starts: Mapping[Var, PrimExpr], loop_var: Var) -> int | None:
@@ -65,76 +64,27 @@ def _step(load: BufferLoad, starts: Mapping[Var, PrimExpr], loop_var: Var) -> in
     return None if step is None or step * load.buffer.dtype.bits // 8 < LINE else step
 
 
-@dataclass(slots=True)
-class PanelByPanel:
-    """A block that sums products of rows and of panels of a parameter, where all rows run past one panel after the
-    other: `C[i, j] += A[i, k] * B[j // 32, k, j % 32]`.
+def next_panel(
+    load: BufferLoad,
+    start: Mapping[Var, PrimExpr],
+    values: Sequence[PrimExpr],
+    width: int,
+    rows: Mapping[int, int],
+    row_tile: int,
+    reduction: Mapping[int, int],
+) -> list[Evaluate]:
+    """What a step of a sum asks for, so that all rows ask for all of the panel that `load` reads from at `start`.
+
+    `values` are those of the block's axes where a tile begins, `width` the elements of a panel that a step reads,
+    `rows` and `reduction` the extents of axes by their positions in the order of their loops, and `row_tile` how many
+    of the last rows are computed at once. A row has so many elements to ask for, and each step so many of its tile's.
     """
-
-    name: str
-    load: BufferLoad
-    vector: int
-    """The position among the block's axes of that along a panel, as of the following ones."""
-    width: int
-    rows: Mapping[int, int]
-    """The extents of the axes of the rows, the outermost first."""
-    row_tile: int
-    """Rows of the last of these axes that are computed at once."""
-    reduction: Mapping[int, int]
-    """Those of the axes of the sum, in the order of their loops."""
-
-
-def with_next_panels(func: PrimFunc, products: Sequence[PanelByPanel]) -> PrimFunc:
-    """The function in which each tile of rows asks for its part of the panel that comes next."""
-    found = {product.name: product for product in products}
-    return func.replace(body=_NextPanels(found)(func.body)) if found else func
-
-
-class _NextPanels(Mapper):
-    """Puts prefetches in front of what the innermost loop over a block's sum does."""
-
-    def __init__(self, products: Mapping[str, PanelByPanel]):
-        super().__init__()
-        self.products = products
-        self.block: BlockRealize | None = None
-        self.inside: list[Var] = []
-
-    def visit_BlockRealize(self, realize: BlockRealize) -> Any:
-        if realize.block.name_hint not in self.products:
-            return self.generic_visit(realize)
-        self.block, self.inside = realize, []
-        return realize
-
-    def visit_For(self, loop: For) -> Any:
-        loop = self.generic_visit(loop)
-        if self.block is None:
-            return loop
-        product = self.products[self.block.block.name_hint]
-        values = self.block.iter_values
-        if not any(loop.loop_var in variables(values[i]) for i in product.reduction):
-            self.inside.append(loop.loop_var)
-            return loop
-        realize, self.block = self.block, None
-        first = {var: const(0, var.dtype) for var in self.inside}
-        calls = _next_panel(product, realize, [substitute(value, first) for value in values])
-        return loop.replace(body=flat_seq([*calls, loop.body]))
-
-
-def _next_panel(product: PanelByPanel, realize: BlockRealize, values: Sequence[PrimExpr]) -> list[Evaluate]:
-    """What one step of the sum asks for. `values` are those of the block's axes where a tile begins.
-
-    A row has so many elements of the panel to ask for, and each step of its tile's sum so many of those of the tile.
-    """
-    axes, load = realize.block.iter_vars, product.load
-    steps, rows = math.prod(product.reduction.values()), math.prod(product.rows.values())
-    of_row = -(-steps * product.width // rows)
-    of_step = -(-of_row * product.row_tile // steps)
-    place = _flat(values, product.rows) * of_row + _flat(values, product.reduction) * of_step
-    start = {axis.var: const(0, axis.var.dtype) for axis in axes}
-    start[axes[product.vector].var] = values[product.vector] + product.width
+    steps, count = math.prod(reduction.values()), math.prod(rows.values())
+    of_row = -(-steps * width // count)
+    of_step = -(-of_row * row_tile // steps)
     analyzer = Analyzer()
     *outer, last = (analyzer.simplify(substitute(index, start)) for index in load.indices)
-    place = analyzer.simplify(last + place)
+    place = analyzer.simplify(last + _flat(values, rows) * of_row + _flat(values, reduction) * of_step)
     line = LINE * 8 // load.buffer.dtype.bits
     elements = [BufferLoad(load.buffer, [*outer, place + i]) for i in range(0, of_step, line)]
     return [Evaluate(prefetch(element, 2)) for element in elements]
@@ -159,6 +109,11 @@ def _prefetches(load: BufferLoad, starts: Mapping[Var, PrimExpr], step: int) -> 
     *outer, last = (substitute(index, starts) for index in load.indices)
     places = range(0, step, 8 * LINE // load.buffer.dtype.bits)
     return [prefetch(BufferLoad(load.buffer, [*outer, last + i]), 3) for i in places]
+
+
+def in_front(func: PrimFunc, loop_var: Var, statements: Sequence[Evaluate]) -> PrimFunc:
+    """The function with statements in front of the body of a loop."""
+    return func.replace(body=_Insert(loop_var, statements)(func.body))
 
 
 class _Insert(Mapper):

@@ -13,6 +13,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ...dlight.cpu.prefetch import LINE, prefetch
 from ...runtime.dtype import numpy_dtype
 from ...script import tir as T
 from ...target.cpu import CPUInfo
@@ -24,8 +25,6 @@ ROWS, LANES, SCORES = 4, 64, 8
 """Queries and the most elements of values whose sums are in registers at once, and the most queries of scores."""
 AHEAD = 2
 """Pages between what is asked for and what is multiplied: one or four of them are no better."""
-LINE = 64
-"""Bytes that a processor reads at once."""
 
 
 def value_lanes(info: CPUInfo) -> int:
@@ -286,8 +285,7 @@ def paged_attention(
                             part[u, g, p] = T.float32(0)
                     for d in range(D // tiles.steps):
                         for i in T.unroll(T.max(tiles.steps // key_rows, 1)):
-                            at = T.meta_var(T.address_of(K[layer, ahead, h, d * tiles.steps + i * key_rows, 0]))
-                            T.evaluate(T.call_intrin("void", "tir.prefetch", at, 0, 3, 1))
+                            T.evaluate(prefetch(K[layer, ahead, h, d * tiles.steps + i * key_rows, 0], 3))
                         for u in T.unroll(tiles.steps):
                             for g in T.unroll(tiles.score_rows):
                                 for p in T.vectorized(P):
@@ -366,8 +364,7 @@ def paged_attention(
                     ahead: T.int64 = T.Cast("int64", page_of[base + first + T.min(j + AHEAD, count - 1)])
                     for p in range(P):
                         for i in T.unroll(value_lines):
-                            at = T.meta_var(T.address_of(V[layer, ahead, h, p, c * VL + i * of_line]))
-                            T.evaluate(T.call_intrin("void", "tir.prefetch", at, 0, 3, 1))
+                            T.evaluate(prefetch(V[layer, ahead, h, p, c * VL + i * of_line], 3))
                         for g in T.unroll(tiles.value_rows):
                             for d in T.vectorized(VL):
                                 sums[g, d] = sums[g, d] + scores[o * tiles.value_rows + g, j * P + p] * T.Cast(
