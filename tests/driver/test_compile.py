@@ -12,7 +12,7 @@ import pytest
 import oneir
 from oneir import te
 from oneir.ir.instrument import ProgressInstrument
-from oneir.runtime.error import TypeMismatch
+from oneir.runtime.error import TypeMismatch, UnsupportedError
 from oneir.script import from_source
 
 
@@ -48,13 +48,25 @@ def test_what_is_no_module():
         oneir.compile(wrong)
 
 
-def test_kernels_are_pickled_and_copied():
+@pytest.fixture(scope="module")
+def kernel() -> Any:
     x = te.placeholder((3,), "float32", name="x")
-    kernel = oneir.build(te.create_prim_func([x, te.compute((3,), lambda i: x[i] * 2, name="y")]), "llvm")
+    return oneir.build(te.create_prim_func([x, te.compute((3,), lambda i: x[i] * 2, name="y")]), "llvm")
+
+
+def test_kernels_are_pickled_and_copied(kernel):
     for again in (pickle.loads(pickle.dumps(kernel)), copy.deepcopy(kernel)):
         result = np.empty(3, "float32")
         again["main"](np.arange(3, dtype="float32"), result)
         np.testing.assert_array_equal(result, [0, 2, 4])
+
+
+def test_a_function_is_not_pickled_without_its_module(kernel):
+    program: Any = oneir.compile(doubled())
+    for call in (kernel["main"], oneir.relax.VirtualMachine(program, oneir.cpu())["main"]):
+        assert copy.deepcopy({"call": call})["call"] is call, "a copy has the function itself, as of any function"
+        with pytest.raises(UnsupportedError, match=r"`main` is a compiled function.*: pickle the module or the exec"):
+            pickle.dumps(call)
 
 
 def test_notebooks():

@@ -70,6 +70,15 @@ def test_results_are_a_tuple_with_names(model):
         check(other)
 
 
+def test_models_are_pickled_and_copied(onnx_file, model, tmp_path):
+    for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert repr(again) == repr(model)
+        check(again(X, Y))
+    model.executable.export_library(tmp_path / "both.so")
+    with pytest.raises(error.LibraryError, match="shared library cannot be exported again; copy its file"):
+        pickle.dumps(oneir.load(tmp_path / "both.so"))
+
+
 def test_arrays_with_gaps_are_copied_which_is_said_once(onnx_file):
     model = oneir.load(onnx_file)
     wide, turned = np.repeat(X, 2, axis=1), torch.from_numpy(Y.T.copy())

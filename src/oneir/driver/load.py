@@ -76,6 +76,7 @@ class Model:
                 f"nothing is known of the parameters of `{self.entry}`: it was built without struct info"
             )
         self.executable = executable
+        self._device = device
         self._signature = function.signature
         self._call = VirtualMachine(executable, device)[self.entry]
         self._copied: set[str] = set()
@@ -132,6 +133,10 @@ class Model:
                 stacklevel=3,
             )
         return dense
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled, and copied, as its executable is, for the same device. Raises what pickling that one raises."""
+        return Model, (self.executable, self._device)
 
     def __repr__(self) -> str:
         return f"Model({', '.join(map(str, self.inputs))}) -> ({', '.join(self.outputs)})"

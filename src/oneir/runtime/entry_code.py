@@ -19,7 +19,7 @@ import numpy as np
 
 from . import llvm
 from .dtype import dlpack_dtype
-from .error import OneIRError
+from .error import OneIRError, UnsupportedError
 from .once import once
 from .packed import Code
 from .resident import resident
@@ -39,10 +39,10 @@ _LARGE_BYTES = 1 << 20  # from which on NumPy's memory is better: it asks for la
 _DTYPE_COUNT = 24  # of NumPy's built-in dtypes
 
 
-class NativeFunction(ctypes.Structure):
-    """The `self` of the function that Python calls: a PyMethodDef, then what to run.
+class Method(ctypes.Structure):
+    """A PyMethodDef, which the `self` of a function that Python calls begins with.
 
-    Python allows a PyMethodDef to live in the function's `self`; so both die together.
+    Python allows it to live there; so both die together.
     """
 
     _fields_ = (
@@ -50,9 +50,20 @@ class NativeFunction(ctypes.Structure):
         ("entry", ctypes.c_void_p),
         ("flags", ctypes.c_int),
         ("doc", ctypes.c_char_p),
-        ("function", ctypes.c_void_p),
-        ("context", ctypes.c_void_p),
     )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Raises `UnsupportedError`, as pickling the function asks for it: its module can be pickled."""
+        raise UnsupportedError(
+            f"`{self.name.decode()}` is a compiled function, whose code belongs to this process, and cannot be "
+            "pickled: pickle the module or the executable that it is a function of, and take it from what is read"
+        )
+
+
+class NativeFunction(Method):
+    """The `self` of a compiled function: how Python calls it, then what to run."""
+
+    _fields_ = (("function", ctypes.c_void_p), ("context", ctypes.c_void_p))
     signature: Signature
     keep_alive: object
 
@@ -72,14 +83,10 @@ class Frame(ctypes.Structure):
     keep_alive: object
 
 
-class GraphFunction(ctypes.Structure):
-    """The `self` of the function that runs a graph: a PyMethodDef, then what graph_entry.ll reads."""
+class GraphFunction(Method):
+    """The `self` of the function that runs a graph: how Python calls it, then what graph_entry.ll reads."""
 
     _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("entry", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
         ("params", ctypes.c_int64),
         ("outputs", ctypes.c_int64),
         ("single", ctypes.c_int64),  # which output the result is; -1: `compose` makes the result of all

@@ -6,6 +6,7 @@ The stub of CUDA's driver runs what a graph has captured, and counts uses of wha
 from __future__ import annotations
 
 import gc
+import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from cuda_stub import Stub, needs_stub, stubbed
 import oneir
 from oneir import relax, tir
 from oneir.relax import op
-from oneir.runtime.error import DeviceError, OneIRError
+from oneir.runtime.error import DeviceError, OneIRError, UnsupportedError
 from oneir.runtime.vm import graph_calls
 
 pytestmark = needs_stub
@@ -189,6 +190,11 @@ def test_a_constant_that_is_replaced_is_seen(stub):
     after = main(given).numpy()
     np.testing.assert_allclose(after, np.full((2, 4), 0.25), rtol=1e-6)
     np.testing.assert_array_equal(before[0], before[2])
+
+
+def test_calls_are_not_pickled_without_their_executable(stub):
+    with pytest.raises(UnsupportedError, match=r"`main` is a compiled function, .* pickle the module or the exec"):
+        pickle.dumps(program()["main"])
 
 
 def test_in_a_stream_of_its_own_a_call_is_not_captured(stub):

@@ -71,6 +71,10 @@ class GraphCalls:
                     self._calling = False
         return self._entry(*args)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Refused as pickling the function without graphs is."""
+        return self._entry.__reduce__()
+
     def _key(self, args: Sequence[Any]) -> Key | None:
         for arg in args:
             if not isinstance(arg, Tensor) or arg.device != self._device or not arg.is_contiguous():
