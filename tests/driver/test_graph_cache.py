@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import oneir
-from oneir import cpu, relax
+from oneir import cpu, relax, topi
 from oneir.codegen.llvm import LLVM
 from oneir.driver import graph, graph_cache
 from oneir.ir import IRModule, Op, structural_equal
@@ -182,6 +182,21 @@ def test_facts_of_operators_count(lowered: list[IRModule]) -> None:
     assert len(lowered) == 3
 
 
+def test_operators_of_users_count_where_they_are(lowered: list[IRModule]) -> None:
+    op = Op.register("test.graph_cache.triple", FPurity=True)
+    op.attrs["FInferStructInfo"] = lambda call, builder: call.args[0].struct_info
+    op.attrs["FLegalize"] = lambda builder, call: builder.call_te(lambda x: topi.multiply(x, 3.0), call.args[0])
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorStructInfo((8, 16), "float32"))
+    with bb.function("forward", [x]):
+        bb.emit_func_output(bb.emit(relax.Call(op, [x])))
+    assert graph_cache.key_of(bb.get(), {}, Target("llvm")) is None
+    for _ in range(2):
+        np.testing.assert_allclose(result(relax.build(bb.get())), 3 * X, rtol=1e-6)
+        np.testing.assert_allclose(result(relax.build(model())), expected(), rtol=1e-5, atol=1e-6)
+    assert len(lowered) == 3
+
+
 def test_passes_of_the_back_end_count(lowered: list[IRModule], monkeypatch: pytest.MonkeyPatch) -> None:
     def with_layouts(passes: list[Any]) -> None:
         monkeypatch.setattr(LLVM, "graph_passes", lambda self, target: {**generic_stages(target), "layouts": passes})
@@ -193,18 +208,6 @@ def test_passes_of_the_back_end_count(lowered: list[IRModule], monkeypatch: pyte
     assert None not in keys and len(set(keys)) == 4
     with_layouts([oneir.transform.module_pass(lambda mod, ctx: mod, name="mine")])
     assert graph_cache.key_of(model(), {}, Target("llvm")) is None
-
-
-def test_code_in_a_closure_is_found() -> None:
-    def own(value: float) -> float:
-        return value
-
-    def made_of(function: Any) -> Any:
-        return Op.get("relax.add").attrs["FLegalize"], function
-
-    assert graph_cache._is_own(Op.get("relax.add").attrs["FLegalize"], set())
-    assert not graph_cache._is_own(made_of(own), set())
-    assert not graph_cache._is_own([own], set())
 
 
 def test_whoever_watches_passes_sees_them(lowered: list[IRModule]) -> None:

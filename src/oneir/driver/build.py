@@ -30,6 +30,7 @@ from ..tir.function import PrimFunc
 from ..tir.pipeline import DefaultTIRPipeline, TIRPipeline, driven, get_tir_pipeline
 from ..tir.transform import BindTarget
 from ..tir.transform.make_packed_api import signature_of
+from . import registered
 from .turns import short_turns
 
 
@@ -193,28 +194,28 @@ def cache_facts(target: Target) -> list[str] | None:
     """What code depends on besides the module and the passes; None if nothing may be cached.
 
     These are the target, what its back end adds to it, the options of the `PassContext`, what custom dtypes are lowered
-    to, and the compiler's own files.
+    to, facts of the compiler's operators, and its own files.
     """
     ctx = PassContext.current()
     watching = any(not getattr(instrument, "allows_cache", False) for instrument in ctx.instruments)
     if watching or ctx.disabled_pass or ctx.required_pass or object_cache.cache_dir() is None:
         return None
     options = json.dumps([ctx.opt_level, ctx.config], sort_keys=True, default=str)
-    custom = datatype.lowering_digest()
-    if custom is None:
+    custom, operators = datatype.lowering_digest(), registered.of_loops()
+    if custom is None or operators is None:
         return None
-    return [str(target), *backend_of(target).facts(target), options, custom, _fingerprint()]
+    return [str(target), *backend_of(target).facts(target), options, custom, operators, _fingerprint()]
 
 
 def code_key(
     mod: IRModule, target: Target, pipeline: str | Pass | None, schedule: Pass | None, facts: list[str] | None
 ) -> str | None:
     """The key of this module's code in the cache; None if something that it depends on has no digest."""
-    passes = pass_key([_passes_of(pipeline, target), schedule])
-    if passes is None or facts is None:
+    passes, operators = pass_key([_passes_of(pipeline, target), schedule]), registered.of_users(mod)
+    if passes is None or operators is None or facts is None:
         return None
     names = ",".join(sorted(v.name_hint for v in mod.functions))
-    return object_cache.cache_key(structural_digest(mod), names, _parameter_names(mod), passes, *facts)
+    return object_cache.cache_key(structural_digest(mod), names, _parameter_names(mod), passes, operators, *facts)
 
 
 def _passes_of(pipeline: str | Pass | None, target: Target) -> Any:

@@ -11,19 +11,15 @@ into memory; all of it is compared with checksums before it is used.
 
 from __future__ import annotations
 
-import functools
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
-from types import BuiltinFunctionType, CellType, FunctionType
 from typing import Any
 
 from ..codegen.backend import backend_of
 from ..ir.json import load_json, save_json
 from ..ir.module import IRModule
-from ..ir.op import Op
 from ..ir.structural import exact_digest
 from ..ir.transform import pass_key
 from ..runtime import object_cache
@@ -35,6 +31,7 @@ from ..runtime.vm.file import Stored, decode, encode
 from ..runtime.vm.native import NativeSpec
 from ..runtime.vm.program import Program
 from ..target.target import Target
+from . import registered
 from .build import cache_facts
 from .stages import stages
 
@@ -69,12 +66,12 @@ def key_of(mod: IRModule, params: Mapping[Any, object], target: Target) -> str |
     """The key of a graph that goes through the default pipelines; None if something in it has no digest."""
     others = [Target(device.target) for device in mod.global_infos.get("vdevice", ())]
     facts = cache_facts(target)
-    registered = None if facts is None else _registered(target, mod)
-    if facts is None or registered is None:
+    outside = None if facts is None else _outside(target, mod)
+    if facts is None or outside is None:
         return None
     facts += [fact for other in others for fact in [str(other), *backend_of(other).facts(other)]]
     digest = exact_digest([mod, dict(params)], _LARGEST)
-    return None if digest is None else object_cache.cache_key("graph", digest, registered, *facts)
+    return None if digest is None else object_cache.cache_key("graph", digest, outside, *facts)
 
 
 def get(key: str) -> Compiled | None:
@@ -131,61 +128,12 @@ def _decode_code(data: bytes) -> KernelCode:
     return KernelCode(objects, own, public, modules, reasons)
 
 
-# -- what is registered --
-
-
-def _registered(target: Target, mod: IRModule) -> str | None:
+def _outside(target: Target, mod: IRModule) -> str | None:
     """What passes depend on outside of the module: their options, and facts of operators.
 
-    None if code of a user is registered, of which there is no digest.
+    None if code of a user is among them, of which there is no digest.
     """
-    parts: list[str] = []
-    for stage in stages(target, mod):
-        key = pass_key(stage.passes)
-        if key is None:
-            return None
-        parts.append(key)
-    for name in Op.list_op_names():
-        text = _facts_of(name)
-        if text is None:
-            return None
-        parts.append(text)
-    return "\n".join(parts)
-
-
-_facts: dict[str, tuple[dict[str, Any], str | None]] = {}
-"""The facts of operators when they were last looked at, and what that gave."""
-
-
-def _facts_of(name: str) -> str | None:
-    """The facts of an operator that have a text; None if one of its facts has no digest."""
-    attrs = Op.get(name).attrs
-    known = _facts.get(name)
-    if known is None or known[0] != attrs:
-        attrs, seen = dict(attrs), set[int]()
-        shown = attrs.items() if name.startswith("relax.") else ()
-        lines = [f"{name} {key} {fact!r}" for key, fact in shown if isinstance(fact, (int, str, Enum))]
-        text = "\n".join(lines) if all(_is_own(fact, seen) for fact in attrs.values()) else None
-        known = _facts[name] = attrs, text
-    return known[1]
-
-
-def _is_own(value: object, seen: set[int]) -> bool:
-    """Whether a value is plain data, or code of this compiler only. `seen` are the functions checked before."""
-    if isinstance(value, FunctionType):
-        if id(value) in seen:
-            return True
-        seen.add(id(value))
-        held = [cell.cell_contents for cell in value.__closure__ or () if cell != CellType()]
-        return _is_ours(value.__module__) and all(_is_own(part, seen) for part in held)
-    if isinstance(value, functools.partial):
-        return all(_is_own(part, seen) for part in (value.func, *value.args, *value.keywords.values()))
-    if isinstance(value, (tuple, list)):
-        return all(_is_own(part, seen) for part in value)
-    if isinstance(value, (type, BuiltinFunctionType)):
-        return _is_ours(value.__module__ or "builtins")
-    return _is_ours(type(value).__module__)
-
-
-def _is_ours(module: str) -> bool:
-    return module.partition(".")[0] in (__name__.partition(".")[0], "builtins", "numpy", "math", "operator")
+    parts = [pass_key(stage.passes) for stage in stages(target, mod)]
+    parts += [registered.of_graphs(), registered.of_users(mod)]
+    known = [part for part in parts if part is not None]
+    return "\n".join(known) if len(known) == len(parts) else None

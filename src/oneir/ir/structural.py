@@ -241,6 +241,7 @@ class _Digest:
         self.numbers: dict[int, int] = {}
         self.arrays: list[tuple[int, np.ndarray]] = []
         """The places of tokens that the bytes of arrays are to follow."""
+        self.operators: set[Op] = set()
 
     def add(self, value: object, binding: bool = False) -> None:
         _digest_rule(type(value))(self, value, binding)
@@ -252,6 +253,7 @@ class _Digest:
 
     def operator(self, value: Op, binding: bool) -> None:
         self.tokens.append(f"op {value.name}")
+        self.operators.add(value)
 
     def shared(self, node: Any, binding: bool) -> None:
         number = self.numbers.get(id(node))
@@ -376,6 +378,14 @@ def exact_digest(node: Any, most_bytes: int) -> bytes | None:
     except TypeMismatch:
         return None
     return digest.result() if sum(array.nbytes for _, array in digest.arrays) <= most_bytes else None
+
+
+def operators_in(node: Any) -> set[Op]:
+    """The operators anywhere in a structure: in calls, attributes, struct infos."""
+    digest = _Digest(False)
+    with deep_recursion:
+        digest.add(node)
+    return digest.operators
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:

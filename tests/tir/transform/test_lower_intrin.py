@@ -113,7 +113,7 @@ def test_vector_indices_divide_like_scalars():
 
 @pytest.fixture
 def answer():
-    """An operator whose rules are forgotten after the test: those of local functions keep graphs out of the cache."""
+    """An operator whose rules are forgotten after the test."""
     op = Op.register("tir.test_answer", num_inputs=0)
     yield op
     for target in ("default", "llvm"):
