@@ -113,7 +113,7 @@ def test_a_line_that_is_no_text(cli, monkeypatch, loaded):
     ("options", "message"),
     [
         (["--temperature", "-1"], "temperature is a number, from 0 to 100; found -1.0"),
-        (["--top-p", "1.5"], "top_p is a number, above 0 to 1; found 1.5"),
+        (["--top-p", "1.5"], "top_p is a number, from 0 to 1; found 1.5"),
     ],
 )
 def test_numbers_that_make_no_sense_are_told_of_before_a_model_is_loaded(cli, monkeypatch, loaded, options, message):
@@ -130,6 +130,19 @@ def test_numbers_that_make_no_sense_are_told_of_before_a_model_is_loaded(cli, mo
         ),
         (["chat", "model", "--context", "-4"], "oneir chat: error: argument --context: expected a number from 1 on"),
         (["serve", "model", "--batch", "0"], "oneir serve: error: argument --batch: expected a number from 1 on"),
+        (
+            ["chat", "model", "--draft-tokens", "-1"],
+            "oneir chat: error: argument --draft-tokens: expected a number from 0 on, found '-1'",
+        ),
+        (["serve", "model", "--draft-tokens=x"], "argument --draft-tokens: expected a number from 0 on, found 'x'"),
+        (["serve", "model", "--queue", "-2"], "argument --queue: expected a number from 1 on, found '-2'"),
+        (["serve", "model", "--port", "65536"], "argument --port: expected a port from 0 to 65535, found '65536'"),
+        (["serve", "model", "--max-body", "0"], "argument --max-body: expected a number from 1 on, found '0'"),
+        (
+            ["serve", "model.onnx", "--batch-wait", "-1"],
+            "argument --batch-wait: expected milliseconds, a number from 0 on, found '-1'",
+        ),
+        (["serve", "model.onnx", "--batch-wait", "nan"], "expected milliseconds, a number from 0 on, found 'nan'"),
         (
             ["chat", "model", "--temprature=1"],
             "oneir chat: error: unrecognized arguments: --temprature=1; did you mean --temperature?",

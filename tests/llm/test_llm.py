@@ -39,7 +39,7 @@ def load(monkeypatch):
             )
 
         for name, values in {
-            "oneir.llm.runtime.loader": {"load": load_fake},
+            "oneir.llm.runtime.loader": {"load": load_fake, "MAX_TOKENS": 512},
             "oneir.llm.files.tokenizer": {"Tokenizer": SimpleNamespace(open=open_tokenizer)},
             "oneir.llm.files.tokenizer_parts": {"NoTokenizer": NoTokenizer},
         }.items():
@@ -93,6 +93,38 @@ def test_a_model_without_a_tokenizer_takes_tokens(load):
 def test_options_that_do_not_exist(load):
     with pytest.raises(InvalidValue, match="unexpected keyword argument 'top_q'; the fields of SamplingParams are"):
         load().generate("hello", top_q=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"context": 0}, "context is a whole number, 1 or more, or None; found 0"),
+        ({"context": -5}, "context is a whole number, 1 or more, or None; found -5"),
+        ({"max_batch_size": 0}, "max_batch_size is a whole number, from 1 to 512; found 0"),
+        ({"max_batch_size": 513}, "max_batch_size is a whole number, from 1 to 512; found 513"),
+        ({"draft_tokens": -1}, "draft_tokens is a whole number, 0 or more; found -1"),
+        ({"draft_tokens": 1.5}, "draft_tokens is a whole number, 0 or more; found 1.5"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_told_of_before_files_are_read(options, message):
+    with pytest.raises(InvalidValue) as found:
+        LLM("there is no such folder", **options)
+    assert str(found.value) == message
+
+
+def test_numbers_of_an_answer_that_make_no_sense(load):
+    llm = load(draft_tokens=2, max_batch_size=3)
+    for options, message in (
+        ({"max_tokens": -1}, "max_tokens is a whole number, 0 or more, or None; found -1"),
+        ({"temperature": -0.5}, "temperature is a number, from 0 to 100; found -0.5"),
+        ({"top_k": -3}, "top_k is a whole number, 0 or more; found -3"),
+        ({"stop_token_ids": 5}, "stop_token_ids is a sequence of the numbers of tokens, found 5"),
+    ):
+        for call in (llm.generate, lambda prompt, **given: list(llm.stream(prompt, **given))):
+            with pytest.raises(InvalidValue) as found:
+                call("hello", **options)
+            assert str(found.value) == message
+    assert llm.generate("hello", top_k=3).text == " world"
 
 
 def test_a_model_that_nobody_has_ends_its_engine(load):

@@ -63,6 +63,13 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def natural(text: str) -> int:
+    """The type of an argument that is a number from 0 on. Raises `ArgumentTypeError`."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"expected a number from 0 on, found {text!r}")
+    return int(text)
+
+
 def port(text: str) -> int:
     """The type of an argument that is a port. Raises `ArgumentTypeError`."""
     if not (text.isascii() and text.isdecimal() and int(text) < 1 << 16):

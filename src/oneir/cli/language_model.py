@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from .console import positive, progress
+from .console import natural, positive, progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ def add_language_model_options(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--context", type=positive, metavar="N", help="the most tokens of a prompt and its answer")
     parser.add_argument(
         "--draft-tokens",
-        type=int,
+        type=natural,
         default=0,
         metavar="N",
         help="guess up to N tokens where the text repeats itself; no answer changes by it (0)",

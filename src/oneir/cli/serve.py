@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import socket
 import threading
@@ -98,12 +99,23 @@ def add(commands: Any) -> None:
     add_shape_option(others)
     others.add_argument(
         "--batch-wait",
-        type=float,
+        type=_milliseconds,
         metavar="MS",
         help="milliseconds that a run waits for further requests while it has less rows than --batch (0)",
     )
     others.add_argument("--max-body", type=positive, metavar="MIB", help="the largest body of a request, in MiB (64)")
     parser.set_defaults(run=run)
+
+
+def _milliseconds(text: str) -> float:
+    """The type of an argument that is a time. Raises `ArgumentTypeError`."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected milliseconds, a number from 0 on, found {text!r}")
+    return value
 
 
 def run(options: argparse.Namespace) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast, overload
 from ..runtime.error import InvalidValue
 from .engine.engine import Engine
 from .engine.request import Chunk, FinishReason
-from .engine.sampling import SamplingParams, TokenLogprob
+from .engine.sampling import SamplingParams, TokenLogprob, check_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,7 +69,8 @@ class LLM:
         device: where the model runs: the processor, or a device with threads such as "cuda", "cuda:1" or "opencl",
             which then has the weights and the cache.
 
-    Raises `InvalidValue` and `UnsupportedError` for files that are no model, or one of an unknown family, `DeviceError`
+    Raises `InvalidValue` for numbers that make no sense, before anything is loaded, `InvalidValue` and
+    `UnsupportedError` for files that are no model, or one of an unknown family, `DeviceError`
     for a device that is not there, and `UnsupportedError` for what a device does not do.
     """
 
@@ -89,8 +90,11 @@ class LLM:
         from .files.tokenizer import Tokenizer
         from .files.tokenizer_parts import NoTokenizer
         from .quantization import Precision
-        from .runtime.loader import load
+        from .runtime.loader import MAX_TOKENS, load
 
+        check_number("context", context, 1, whole=True, optional=True)
+        check_number("max_batch_size", max_batch_size, 1, MAX_TOKENS, whole=True)
+        check_number("draft_tokens", draft_tokens, 0, whole=True)
         adapters = adapters or {}
         precision = Precision(quantization, activations, kv_dtype)
         runner, checkpoint, positions = load(path, precision, context, max_batch_size, list(adapters.values()), device)

@@ -361,6 +361,21 @@ def test_a_batch_larger_than_a_step_is_refused():
         Engine(FakeRunner(max_tokens=4), max_batch_size=5)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("max_batch_size", 0, "max_batch_size is a whole number, 1 or more; found 0"),
+        ("max_waiting", -1, "max_waiting is a whole number, 0 or more, or None; found -1"),
+        ("context", -8, "context is a whole number, 1 or more, or None; found -8"),
+        ("draft_tokens", -1, "draft_tokens is a whole number, 0 or more; found -1"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(option, value, message):
+    with pytest.raises(InvalidValue) as found:
+        Engine(FakeRunner(), **{option: value})
+    assert str(found.value) == message
+
+
 def test_a_step_that_fails_ends_its_requests_alone():
     def model(history):
         if 200 in history:

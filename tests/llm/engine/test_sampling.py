@@ -106,6 +106,12 @@ def test_greedy_takes_the_first_of_equals_and_keeps_to_what_is_allowed():
     assert {warm.choose(logits, i, np.array([0, 3])) for i in range(50)} == {0, 3}
 
 
+def test_no_part_of_the_probability_is_the_most_likely_token():
+    logits = random_logits(300)
+    params = SamplingParams(temperature=1.0, top_p=0)
+    assert {Sampler(params, [], 300, seed).choose(logits, 0) for seed in range(20)} == {int(logits.argmax())}
+
+
 def test_logprobs_are_those_of_the_softmax():
     logits = random_logits(300)
     expected = torch.log_softmax(torch.tensor(logits, dtype=torch.float64), -1).numpy()
@@ -124,7 +130,11 @@ def test_logprobs_are_those_of_the_softmax():
         ({"temperature": -1.0}, "temperature is a number, from 0 to 100; found -1.0"),
         ({"temperature": float("nan")}, "temperature is a number, from 0 to 100; found nan"),
         ({"temperature": "warm"}, "temperature is a number, from 0 to 100; found 'warm'"),
-        ({"top_p": 0}, "top_p is a number, above 0 to 1; found 0"),
+        ({"top_p": -0.1}, "top_p is a number, from 0 to 1; found -0.1"),
+        ({"min_p": -1}, "min_p is a number, from 0 to 1; found -1"),
+        ({"repetition_penalty": 0}, "repetition_penalty is a number, above 0 to 100; found 0"),
+        ({"frequency_penalty": -2.5}, "frequency_penalty is a number, from -2 to 2; found -2.5"),
+        ({"top_k": -1}, "top_k is a whole number, 0 or more; found -1"),
         ({"top_k": 1.5}, "top_k is a whole number, 0 or more; found 1.5"),
         ({"max_tokens": -1}, "max_tokens is a whole number, 0 or more, or None; found -1"),
         ({"max_tokens": True}, "max_tokens is a whole number, 0 or more, or None; found True"),
@@ -134,6 +144,10 @@ def test_logprobs_are_those_of_the_softmax():
         ({"logit_bias": {3: 200}}, "logit_bias[3] is a number, from -100 to 100; found 200"),
         ({"stop": ["a", ""]}, "stop is a sequence of texts that are not empty, found ['a', '']"),
         ({"stop": "a"}, "stop is a sequence of texts that are not empty, found 'a'"),
+        ({"stop": 5}, "stop is a sequence of texts that are not empty, found 5"),
+        ({"stop_token_ids": 5}, "stop_token_ids is a sequence of the numbers of tokens, found 5"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0] is a whole number, 0 or more; found -1"),
+        ({"logit_bias": [3]}, "logit_bias is a mapping of tokens to numbers, found [3]"),
         ({"prompt_logprobs": True}, "prompt_logprobs asks for those of the prompt too"),
         ({"regex": "a", "grammar": "b"}, "an answer has one form at most, found regex and grammar"),
     ],

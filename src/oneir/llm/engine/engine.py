@@ -24,7 +24,7 @@ from ...runtime.error import InvalidValue, UnsupportedError
 from .constraint import Constraints, Preparer
 from .request import Chunk, ContextExceeded, EngineBusy, EngineClosed, FinishReason, Request
 from .runner import Embedder, Runner
-from .sampling import Sampler, SamplingParams, TokenLogprob, token_logprob
+from .sampling import Sampler, SamplingParams, TokenLogprob, check_number, token_logprob
 from .scheduler import Scheduler, Work
 from .speculation import PromptLookup
 from .text import Tokenizer
@@ -59,6 +59,8 @@ class Engine:
         draft_tokens: how many tokens to guess from repetitions; they change no answer.
         adapters: the names of the model's adapters, in their order, for `make`.
         window, sinks: of a model all of whose layers look only at the last `window` tokens and the first `sinks`.
+
+    Raises `InvalidValue` for numbers that make no sense.
     """
 
     def __init__(
@@ -76,7 +78,11 @@ class Engine:
         window: int | None = None,
         sinks: int = 0,
     ):
-        if not 1 <= max_batch_size <= runner.max_tokens:
+        check_number("context", context, 1, whole=True, optional=True)
+        check_number("max_batch_size", max_batch_size, 1, whole=True)
+        check_number("max_waiting", max_waiting, 0, whole=True, optional=True)
+        check_number("draft_tokens", draft_tokens, 0, whole=True)
+        if max_batch_size > runner.max_tokens:
             raise InvalidValue(
                 f"max_batch_size is from 1 to {runner.max_tokens}, the tokens of a step; found {max_batch_size}"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ class SamplingParams:
     top_k: int = 0
     """Only the k most likely tokens; 0: all."""
     top_p: float = 1.0
-    """Only the most likely tokens that together have at least this probability."""
+    """Only the most likely tokens that together have at least this probability; 0: the most likely one."""
     min_p: float = 0.0
     """Only tokens with at least this part of the probability of the most likely one."""
     repetition_penalty: float = 1.0
@@ -62,23 +62,27 @@ class SamplingParams:
     """The answer is a sentence of this grammar, in Lark's notation as llguidance reads it."""
 
     def __post_init__(self) -> None:
-        _check("max_tokens", self.max_tokens, 0, whole=True, optional=True)
-        _check("temperature", self.temperature, 0.0, 100.0)
-        _check("top_k", self.top_k, 0, whole=True)
-        _check("top_p", self.top_p, 0.0, 1.0, above=True)
-        _check("min_p", self.min_p, 0.0, 1.0)
-        _check("repetition_penalty", self.repetition_penalty, 0.0, 100.0, above=True)
-        _check("presence_penalty", self.presence_penalty, -2.0, 2.0)
-        _check("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
-        _check("seed", self.seed, whole=True, optional=True)
-        _check("logprobs", self.logprobs, 0, MAX_LOGPROBS, whole=True, optional=True)
+        check_number("max_tokens", self.max_tokens, 0, whole=True, optional=True)
+        check_number("temperature", self.temperature, 0.0, 100.0)
+        check_number("top_k", self.top_k, 0, whole=True)
+        check_number("top_p", self.top_p, 0.0, 1.0)
+        check_number("min_p", self.min_p, 0.0, 1.0)
+        check_number("repetition_penalty", self.repetition_penalty, 0.0, 100.0, above=True)
+        check_number("presence_penalty", self.presence_penalty, -2.0, 2.0)
+        check_number("frequency_penalty", self.frequency_penalty, -2.0, 2.0)
+        check_number("seed", self.seed, whole=True, optional=True)
+        check_number("logprobs", self.logprobs, 0, MAX_LOGPROBS, whole=True, optional=True)
+        if not isinstance(self.logit_bias, Mapping):
+            raise InvalidValue(f"logit_bias is a mapping of tokens to numbers, found {self.logit_bias!r}")
         for token, bias in self.logit_bias.items():
-            _check("logit_bias: a token", token, 0, whole=True)
-            _check(f"logit_bias[{token}]", bias, -100.0, 100.0)
-        if isinstance(self.stop, str) or not all(isinstance(text, str) and text for text in self.stop):
+            check_number("logit_bias: a token", token, 0, whole=True)
+            check_number(f"logit_bias[{token}]", bias, -100.0, 100.0)
+        if not _is_collection(self.stop) or not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidValue(f"stop is a sequence of texts that are not empty, found {self.stop!r}")
+        if not _is_collection(self.stop_token_ids):
+            raise InvalidValue(f"stop_token_ids is a sequence of the numbers of tokens, found {self.stop_token_ids!r}")
         for i, token in enumerate(self.stop_token_ids):
-            _check(f"stop_token_ids[{i}]", token, 0, whole=True)
+            check_number(f"stop_token_ids[{i}]", token, 0, whole=True)
         if self.prompt_logprobs and self.logprobs is None:
             raise InvalidValue("prompt_logprobs asks for those of the prompt too, so logprobs is a number; found None")
         given = [name for name in ("json_schema", "regex", "grammar") if getattr(self, name) is not None]
@@ -86,7 +90,11 @@ class SamplingParams:
             raise InvalidValue(f"an answer has one form at most, found {' and '.join(given)}")
 
 
-def _check(
+def _is_collection(value: object) -> bool:
+    return isinstance(value, Collection) and not isinstance(value, str)
+
+
+def check_number(
     name: str,
     value: Any,
     least: float = -math.inf,
