@@ -15,6 +15,7 @@ from small_decoders import continued, greedy, prompts, saved
 
 from benchmarks.llm import Shape, write_gguf
 from oneir.llm.engine.runner import Piece
+from oneir.llm.files import blocks
 from oneir.llm.files.checkpoint import Checkpoint
 from oneir.llm.runtime.loader import load_runner
 from oneir.llm.runtime.quantize import quantize_folder, quantize_gguf
@@ -118,6 +119,41 @@ def test_a_gguf_file_keeps_all_but_its_matrices(form: str, tmp_path: Path) -> No
     (tmp_path / "link.gguf").symlink_to(source)
     with pytest.raises(InvalidValue, match=r"link\.gguf would replace the weights that it is made of"):
         quantize_gguf(source, tmp_path / "link.gguf", form)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+@pytest.mark.parametrize("error", [OSError("no space left"), KeyboardInterrupt()])
+def test_what_is_not_whole_does_not_stay(
+    kind: str, error: BaseException, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if kind == "folder":
+        source, target, write = tmp_path / "model", tmp_path / "small", quantize_folder
+        saved(source, "LlamaConfig", {})
+        (tmp_path / "small.partial").mkdir()
+    else:
+        source, target, write = tmp_path / "floats.gguf", tmp_path / "small.gguf", quantize_gguf
+        write_gguf(source, Shape("llama", 2, 64, 4, 2, 16, 96, 320, tied=False), "bf16")
+        target.write_bytes(b"what was there")
+        (tmp_path / "small.gguf.partial").write_bytes(b"of a process that was killed")
+    before = {path.name for path in tmp_path.iterdir()}
+    left = {name for name in before if not name.endswith(".partial")}
+    calls = 0
+
+    def fail(values: np.ndarray, form: str) -> np.ndarray:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise error
+        return blocks.quantize(values, form)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("oneir.llm.runtime.quantize.quantize", fail)
+        with pytest.raises(type(error)):
+            write(source, target, "q8_0")
+    assert {path.name for path in tmp_path.iterdir()} == left
+    assert kind == "folder" or target.read_bytes() == b"what was there"
+    assert write(source, target, "q8_0") > 0
+    assert {path.name for path in tmp_path.iterdir()} == left | {target.name}
 
 
 def test_what_is_refused(tmp_path: Path) -> None:

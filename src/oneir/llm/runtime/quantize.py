@@ -15,6 +15,7 @@ import json
 import math
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -64,18 +65,16 @@ def quantize_folder(source: Path, target: Path, form: str) -> int:
         else:
             kinds[tensor] = dtype_name(value.dtype), value.shape
         values[tensor] = value
-    partial = target.with_name(f"{target.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    shutil.copytree(source, partial, ignore=lambda folder, names: _ignored(source, Path(folder), names))
-    with (partial / "model.safetensors").open("wb") as file:
-        file.write(params_header(kinds))
-        for tensor, (dtype, _) in kinds.items():
-            for part in _parts(values[tensor]):
-                part = quantize(part.astype(np.float32), name) if dtype == "uint8" else part
-                file.write(np.ascontiguousarray(part).view(np.uint8).data)
-    config = {**checkpoint.config, "quantization_config": {"quant_method": METHOD, "format": name}}
-    (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n")
-    partial.rename(target)
+    with _whole_or_gone(target) as partial:
+        shutil.copytree(source, partial, ignore=lambda folder, names: _ignored(source, Path(folder), names))
+        with (partial / "model.safetensors").open("wb") as file:
+            file.write(params_header(kinds))
+            for tensor, (dtype, _) in kinds.items():
+                for part in _parts(values[tensor]):
+                    part = quantize(part.astype(np.float32), name) if dtype == "uint8" else part
+                    file.write(np.ascontiguousarray(part).view(np.uint8).data)
+        config = {**checkpoint.config, "quantization_config": {"quant_method": METHOD, "format": name}}
+        (partial / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     return len(quantized)
 
 
@@ -105,8 +104,7 @@ def quantize_gguf(source: Path, target: Path, form: str) -> int:
     }
     facts = {"general.file_type": _FILE_TYPES[form], "general.quantization_version": 2}
     entries = {**file.entries, **{key: gguf_number(key, value) for key, value in facts.items()}}
-    partial = target.with_name(f"{target.name}.partial")
-    with partial.open("wb") as written:
+    with _whole_or_gone(target) as partial, partial.open("wb") as written:
         written.write(gguf_header(entries, kinds, file.alignment))
         for name, (shape, kind) in kinds.items():
             tensor = file.tensors[name]
@@ -117,8 +115,27 @@ def quantize_gguf(source: Path, target: Path, form: str) -> int:
             else:
                 written.write(tensor.data.data)
             written.write(bytes(-written.tell() % file.alignment))
-    partial.rename(target)
     return len(quantized)
+
+
+@contextmanager
+def _whole_or_gone(target: Path) -> Iterator[Path]:
+    """A name beside a file or folder, to write to: what is there then becomes the target, or goes after an error."""
+    partial = target.with_name(f"{target.name}.partial")
+    _remove(partial)  # of a process that was killed
+    try:
+        yield partial
+        partial.rename(target)
+    except BaseException:
+        _remove(partial)
+        raise
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _quantized(checkpoint: Checkpoint, precision: Precision) -> dict[str, bool]:
