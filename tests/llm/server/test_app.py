@@ -267,6 +267,32 @@ def test_the_ends_of_ranges_are_taken_and_more_texts_that_stop_than_at_openai(cl
         assert len(found.choices) == given["n"]
 
 
+def test_ranges_that_are_wider_than_openais(client):
+    def ask(**more):
+        more = {"ignore_eos": True, **more}
+        found = client.completions.create(model="fake", prompt="hi", max_tokens=2, extra_body=more)
+        return found.choices[0]
+
+    assert len(ask(logprobs=20).logprobs.top_logprobs[0]) == 20
+    assert ask(seed=2**200).finish_reason == "length"
+    first = ask(temperature=0).text
+    for more in ({"top_k": 1}, {"min_p": 1}, {"top_p": 0}):
+        assert ask(temperature=2, **more).text == first
+    for more in ({"top_k": 0}, {"top_k": -1}, {"min_p": 0}, {"repetition_penalty": 100}, {"repetition_penalty": 0.01}):
+        assert ask(**more).finish_reason == "length"
+    assert ask(stream_options={"include_usage": True}, user="me", dimensions=3, temperature=0).text == first
+    for more, message in (
+        ({"logprobs": 21}, "logprobs is a whole number, from 0 to 20, or None; found 21"),
+        ({"top_k": -2}, "top_k is a whole number, 0 or more; found -2"),
+        ({"min_p": 1.1}, "min_p is a number, from 0 to 1; found 1.1"),
+        ({"repetition_penalty": 0}, "repetition_penalty is a number, above 0 to 100; found 0.0"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0] is a whole number, 0 or more; found -1"),
+    ):
+        with pytest.raises(openai.BadRequestError) as refused:
+            ask(**more)
+        assert refused.value.body["message"] == message
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "param", "code", "message"),
     [
