@@ -71,7 +71,7 @@ class GraphCalls:
                     self._calling = False
         return self._entry(*args)
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def __reduce__(self) -> str | tuple[object, ...]:
         """Refused as pickling the function without graphs is."""
         return self._entry.__reduce__()
 
