@@ -17,6 +17,7 @@ from ..runtime.profiling import Count, Duration, Metric, Report
 from ..runtime.tensor import tensor
 from ..runtime.vm.footprint import footprint
 from ..runtime.vm.machine import VirtualMachine
+from ..runtime.vm.profile import of_kernels
 from ..runtime.vm.program import Cost
 from ..target.target import Target
 from ..tir.function import PrimFunc
@@ -52,7 +53,7 @@ def profile(graph: IRModule, inputs: Sequence[np.ndarray], rounds: int) -> dict[
     speed = machine_speed()
     reports = [machine.profile("main", *tensors) for _ in range(rounds)]
     # Kernels of unknown extents have no costs; these are worked out for the extents of the calls.
-    known = all(_known_cost(call) is not None for call in reports[0].calls if not _is_builtin(call))
+    known = all(_known_cost(call) is not None for call in of_kernels(reports).calls)
     loops = IRModule() if known else lower_graph(graph, Target("llvm"), None, "default")
     return {
         "machine": speed._asdict(),
@@ -62,19 +63,17 @@ def profile(graph: IRModule, inputs: Sequence[np.ndarray], rounds: int) -> dict[
 
 
 def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) -> list[Kernel]:
-    """The kernels that several profiles of one run measured, slowest first; each call counts with its shortest time.
+    """The kernels that several profiles of one run measured, slowest first; see `of_kernels`.
 
-    `loops` has those whose costs are not known. What the virtual machine does by itself, and native programs do not, is
-    left out.
+    `loops` has those whose costs are not known.
     """
-    groups: dict[tuple[str, tuple[str, ...]], list[int]] = {}
-    for i, call in enumerate(reports[0].calls):
-        if not _is_builtin(call) and _known_cost(call) != Cost():
-            groups.setdefault((str(call["Name"]), _shapes(call)), []).append(i)
-    times = [sum(min(_seconds(report.calls[i]) for report in reports) for i in calls) for calls in groups.values()]
+    groups: dict[tuple[str, tuple[str, ...]], list[Mapping[str, Metric]]] = {}
+    for call in of_kernels(reports).calls:
+        groups.setdefault((str(call["Name"]), _shapes(call)), []).append(call)
+    times = [sum(map(_seconds, calls)) for calls in groups.values()]
     found = []
     for ((name, shapes), calls), seconds in zip(groups.items(), times, strict=True):
-        share, cost = seconds / sum(times), _cost(reports[0].calls[calls[0]], loops)
+        share, cost = seconds / sum(times), _cost(calls[0], loops)
         if cost is None:
             found.append(Kernel(name, shapes, len(calls), seconds, share, None, None, None, None, None))
             continue
@@ -82,10 +81,6 @@ def kernels_of(reports: Sequence[Report], loops: IRModule, speed: MachineSpeed) 
         rates = flops / seconds / 1e9, moved / seconds / 1e9, speed.share(flops, moved, seconds)
         found.append(Kernel(name, shapes, len(calls), seconds, share, flops, moved, *rates))
     return sorted(found, key=lambda kernel: -kernel.seconds)
-
-
-def _is_builtin(call: Mapping[str, Metric]) -> bool:
-    return str(call["Name"]).startswith("vm.builtin.")
 
 
 def _seconds(call: Mapping[str, Metric]) -> float:

@@ -7,8 +7,9 @@ import pytest
 
 from oneir.runtime import Report, cpu, num_threads, register_func, tensor
 from oneir.runtime.error import TypeMismatch
-from oneir.runtime.profiling import Count, Percent
+from oneir.runtime.profiling import Count, Duration, Metric, Percent
 from oneir.runtime.vm import Cost, ExecBuilder, Note, VirtualMachine
+from oneir.runtime.vm.profile import of_kernels
 
 
 @register_func("test.profile.matmul")
@@ -61,6 +62,27 @@ def test_a_profile_says_how_it_was_taken_and_is_a_report_of_the_published_kind(v
     report = vm.profile("main", SQUARE, SQUARE)
     assert report.configuration == {"Function": "main", "Executor": "VM", "Number of threads": Count(num_threads())}
     assert isinstance(report, Report) and str(Report.from_json(report.json())) == str(report)
+
+
+def test_kernels_of_several_profiles_have_their_shortest_times_and_shares_of_the_sum():
+    def run(*microseconds: float) -> Report:
+        names = ("vm.builtin.alloc_tensor", "shape_func", "matmul", "relu", "matmul")
+        calls: list[dict[str, Metric]] = [
+            {"Name": name, "Start (us)": Duration(0), "Duration (us)": Duration(time)}
+            for name, time in zip(names, microseconds, strict=True)
+        ]
+        calls[1] |= {"FLOP": Count(0), "Bytes": Count(0)}
+        calls[2] |= {"FLOP": Count(128), "Bytes": Count(0)}
+        return Report(calls, {"cpu0": {"Duration (us)": Duration(1000)}}, {"Function": "main"})
+
+    found = of_kernels([run(90, 80, 3, 4, 9), run(70, 60, 5, 1, 6)])
+    assert [(c["Name"], c["Duration (us)"], c["Percent"]) for c in found.calls] == [
+        ("matmul", Duration(3), Percent(30)),
+        ("relu", Duration(1), Percent(10)),
+        ("matmul", Duration(6), Percent(60)),
+    ]
+    assert found.configuration == {"Function": "main"} and "Total" not in found.table() and "Start" not in found.csv()
+    assert of_kernels([run(1, 1, 0, 0, 0)]).calls[0]["Percent"] == Percent(0)
 
 
 def test_arguments_that_were_set(vm):
