@@ -137,8 +137,9 @@ def test_keys_and_values_in_int8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_step_is_one_native_call_whatever_the_layers(count: int, tmp_path: Path) -> None:
+def test_a_step_is_one_native_call_with_as_much_memory_whatever_the_layers(count: int, tmp_path: Path) -> None:
     calls: list[int] = []
+    storages: list[int] = []
     for layers in (2, 6):
         path = write_llama(tmp_path / f"{layers}.gguf", dict.fromkeys(MIXED, "Q4_0"), layers=layers)
         runner, _, _ = load_runner(path, max_batch_size=1)
@@ -153,7 +154,9 @@ def test_a_step_is_one_native_call_whatever_the_layers(count: int, tmp_path: Pat
         calls.append(len(events))
         kernels = {call["Name"] for call in runner.profile([piece]).calls}
         assert any("product" in name for name in kernels)
+        storages.append(runner._machine.executable.as_text().count("vm.builtin.alloc_storage"))
     assert calls[0] == calls[1]
+    assert storages[0] == storages[1]
 
 
 def test_a_token_is_as_many_calls_of_python_whatever_the_layers(tmp_path: Path) -> None:

@@ -96,6 +96,84 @@ def test_what_a_branch_returns_keeps_memory_of_its_own() -> None:
     assert StaticPlanBlockMemory()(Module) is Module
 
 
+def test_what_a_kernel_gives_beside_the_arguments_that_it_writes_into_shares_a_place() -> None:
+    @I.ir_module
+    class Before:
+        @R.function(pure=False)
+        def main(x: R.Tensor((16,), "float32"), pages: R.Tensor((64,), "float32")) -> R.Tensor((16,), "float32"):
+            a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _ = R.call_packed("test.f", x, pages, a, sinfo_args=R.Tuple)
+            t = (a, pages)
+            b = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            q = t[0]
+            p = t[1]
+            _1 = R.call_packed("test.f", q, p, b, sinfo_args=R.Tuple)
+            c = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _2 = R.call_packed("test.f", b, pages, c, sinfo_args=R.Tuple)
+            d = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _3 = R.call_packed("test.f", c, pages, d, sinfo_args=R.Tuple)
+            return d
+
+    @I.ir_module
+    class Expected:
+        @R.function(pure=False)
+        def main(x: R.Tensor((16,), "float32"), pages: R.Tensor((64,), "float32")) -> R.Tensor((16,), "float32"):
+            s = R.memory.alloc_storage(R.shape([128]), R.prim_value(0), R.str("global"), R.dtype("uint8"))
+            a = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([16]), R.dtype("float32"), R.prim_value(0))
+            _ = R.call_packed("test.f", x, pages, a, sinfo_args=R.Tuple)
+            t = (a, pages)
+            b = R.memory.alloc_tensor(s, R.prim_value(64), R.shape([16]), R.dtype("float32"), R.prim_value(0))
+            q = t[0]
+            p = t[1]
+            _1 = R.call_packed("test.f", q, p, b, sinfo_args=R.Tuple)
+            c = R.memory.alloc_tensor(s, R.prim_value(0), R.shape([16]), R.dtype("float32"), R.prim_value(0))
+            _2 = R.call_packed("test.f", b, pages, c, sinfo_args=R.Tuple)
+            d = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _3 = R.call_packed("test.f", c, pages, d, sinfo_args=R.Tuple)
+            return d
+
+    check_pass(StaticPlanBlockMemory(), Before, Expected, numbers=False)
+
+
+def test_a_tuple_that_is_used_as_a_whole_keeps_its_fields() -> None:
+    @I.ir_module
+    class Kept:
+        @R.function(pure=False)
+        def main(x: R.Tensor((16,), "float32")) -> R.Tuple(R.Tensor((16,), "float32"), R.Tensor((16,), "float32")):
+            a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _ = R.call_packed("test.f", x, a, sinfo_args=R.Tuple)
+            t = (a, x)
+            q = t[0]
+            _1 = R.call_packed("test.g", q, sinfo_args=R.Tuple)
+            return t
+
+    assert StaticPlanBlockMemory()(Kept) is Kept
+
+    @I.ir_module
+    class Field:
+        @R.function(pure=False)
+        def main(x: R.Tensor((16,), "float32")) -> R.Tensor((16,), "float32"):
+            a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _ = R.call_packed("test.f", x, a, sinfo_args=R.Tuple)
+            t = (x, a)
+            q = t[1]
+            return q
+
+    assert StaticPlanBlockMemory()(Field) is Field
+
+    @I.ir_module
+    class Passed:
+        @R.function(pure=False)
+        def main(x: R.Tensor((16,), "float32")) -> R.Object:
+            a = R.builtin.alloc_tensor(R.shape([16]), R.dtype("float32"), R.prim_value(0), R.str("global"))
+            _ = R.call_packed("test.f", x, a, sinfo_args=R.Tuple)
+            t = (a, x)
+            y = R.call_packed("test.wrap", t, sinfo_args=R.Object)
+            return y
+
+    assert StaticPlanBlockMemory()(Passed) is Passed
+
+
 def test_what_a_function_of_the_runtime_may_keep_lives_as_long_as_its_result() -> None:
     @I.ir_module
     class Module:

@@ -184,6 +184,20 @@ class _Names:
         self.parent[self.root(a)] = self.root(b)
 
 
+def _taken_apart(bindings: Sequence[Binding], uses: Sequence[Sequence[Var]], result: Expr) -> dict[Expr, Tuple]:
+    """Tuples of which nothing but single fields is used: the others may share memory with something else, such as the
+    pages that a kernel writes into beside its result.
+    """
+    found: dict[Expr, Tuple] = {b.var: b.value for b in bindings if isinstance(b.value, Tuple)}
+    for binding, used in zip(bindings, uses, strict=True):
+        for var in used:
+            if not (isinstance(binding.value, TupleGetItem) and binding.value.tuple_value is var):
+                found.pop(var, None)
+    for var in free_vars(result):
+        found.pop(var, None)
+    return found
+
+
 def _late_variables(bindings: Sequence[Binding]) -> set[Var | TirVar]:
     """Symbolic variables that casts bind on the way: the arena, allocated at the start, cannot depend on them."""
     seen: set[Var | TirVar] = set()
@@ -208,10 +222,16 @@ class _Planner:
         bindings = [b for block in seq.blocks for b in block.bindings]
         uses = [used_vars(binding) for binding in bindings]
         read = {var for used in uses for var in used} | set(free_vars(seq.body))
+        taken_apart = _taken_apart(bindings, uses, seq.body)
         for index, binding in enumerate(bindings):
             value = binding.value
             if isinstance(value, Call) and value.op is ALLOC_TENSOR:
                 allocations.append((binding.var, value, index))
+            elif binding.var in taken_apart:
+                pass
+            elif isinstance(value, TupleGetItem) and value.tuple_value in taken_apart:
+                for var in free_vars(taken_apart[value.tuple_value].fields[value.index]):
+                    names.join(var, binding.var)
             elif binding.var in read and self.may_alias(value):
                 for var in uses[index]:
                     names.join(var, binding.var)
