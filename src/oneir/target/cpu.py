@@ -44,7 +44,8 @@ class CPUInfo:
     """Its fastest instructions for sums of products of bytes: `vnni`, `avx_vnni`, `avx2` (`tir/tensor_intrin/x86.py`),
     or None."""
     has_bfloat16_dots: bool = False
-    """Whether an instruction adds products of pairs of bfloat16 to float32, in vectors of `vector_bytes`."""
+    """Whether an instruction adds products of pairs of bfloat16 to float32, in vectors of `vector_bytes`, in less time
+    than two multiply-adds of float32 take."""
 
 
 # First-, second- and third-level data cache in KiB, by the processor's name. The last line is a guess for all others.
@@ -73,6 +74,11 @@ _CACHES = tuple(
         (r".*", (32, 256, 8192)),
     )
 )
+
+
+# Processors that multiply bfloat16 in tiles, and whose dot products of vectors are slow: on an Emerald Rapids one takes
+# as long as four multiply-adds of vectors of float32, which compute twice as much. The others are taken to be alike.
+_SLOW_BFLOAT16_DOTS = re.compile(r"sapphirerapids|emeraldrapids|graniterapids.*|diamondrapids")
 
 
 # The bytes of scalable vectors, of processors of which they are published. Others, and all that follow no name, are
@@ -225,7 +231,7 @@ def cpu_info(target: Target) -> CPUInfo:
         l2_bytes=l2,
         l3_bytes=l3,
         byte_dots=_byte_dots(target, arch, vector_bytes),
-        has_bfloat16_dots=arch == "x86_64" and vector_bytes >= 64 and bool(enabled_features(target, ("avx512bf16",))),
+        has_bfloat16_dots=_has_bfloat16_dots(target, arch, vector_bytes),
     )
 
 
@@ -255,6 +261,12 @@ def _byte_dots(target: Target, arch: str, vector_bytes: int) -> str | None:
         # Its vectors of 32 bytes are multiplied by the same instruction as those of AVX-VNNI.
         return "vnni" if vector_bytes >= 64 else "avx_vnni"
     return "avx_vnni" if "avxvnni" in has else "avx2" if "avx2" in has else None
+
+
+def _has_bfloat16_dots(target: Target, arch: str, vector_bytes: int) -> bool:
+    if arch != "x86_64" or vector_bytes < 64 or _SLOW_BFLOAT16_DOTS.fullmatch(resolve(target)[1]):
+        return False
+    return bool(enabled_features(target, ("avx512bf16",)))
 
 
 def cores_and_caches(target: Target) -> tuple[int, int, int, int]:

@@ -33,6 +33,16 @@ def computed(mod: IRModule, target: Target, x: np.ndarray) -> np.ndarray:
     return relax.VirtualMachine(relax.build(mod, target), oneir.cpu())["main"](oneir.runtime.tensor(x)).numpy()
 
 
+def product(rows: object, w: np.ndarray) -> IRModule:
+    builder = relax.BlockBuilder()
+    data = relax.Var("x", relax.TensorStructInfo([rows, w.shape[0]], "uint8"))
+    with builder.function("main", [data]):
+        with builder.dataflow():
+            result = builder.emit_output(op.matmul(data, relax.const(w), out_dtype="int32"))
+        builder.emit_func_output(result)
+    return builder.get()
+
+
 def convolution(x: np.ndarray, w: np.ndarray, strides: tuple[int, int], padding: int) -> IRModule:
     builder = relax.BlockBuilder()
     data = relax.Var("x", relax.TensorStructInfo(x.shape, "uint8"))
@@ -72,14 +82,19 @@ def test_matrix_products_are_exact(name: str, rows: int, depth: int, columns: in
     target, rng = target_of(name), np.random.default_rng(2)
     x = rng.integers(0, 256, (rows, depth)).astype("uint8")
     w = rng.integers(-128, 128, (depth, columns)).astype("int8")
-    builder = relax.BlockBuilder()
-    data = relax.Var("x", relax.TensorStructInfo(x.shape, "uint8"))
-    with builder.function("main", [data]):
-        with builder.dataflow():
-            result = builder.emit_output(op.matmul(data, relax.const(w), out_dtype="int32"))
-        builder.emit_func_output(result)
-    result = computed(builder.get(), target, x)
+    result = computed(product(rows, w), target, x)
     np.testing.assert_array_equal(result, x.astype(np.int64) @ w.astype(np.int64))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_any_number_of_rows(name: str) -> None:
+    target, rng = target_of(name), np.random.default_rng(3)
+    w = rng.integers(-128, 128, (64, 80)).astype("int8")
+    main = relax.VirtualMachine(relax.build(product(oneir.tir.Var("n", "int64"), w), target), oneir.cpu())["main"]
+    for rows in (0, 1, 6, 17, 33):
+        x = rng.integers(0, 256, (rows, 64)).astype("uint8")
+        result = main(oneir.runtime.tensor(x)).numpy()
+        np.testing.assert_array_equal(result, x.astype(np.int64) @ w.astype(np.int64))
 
 
 @pytest.mark.parametrize(

@@ -121,24 +121,41 @@ def test_arrays_end_before_what_is_asked_for() -> None:
     np.testing.assert_allclose(tensors[2].numpy(), expected, rtol=1e-6)
 
 
-AVX512 = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=skylake-avx512")
+AVX512 = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=cascadelake")
 PANELS = """
 # from tvm.script import tir as T
 @T.prim_func
-def main(X: T.Buffer(({rows}, {depth}), "float32"), B: T.Buffer(({panels}, {depth}, 16), "float32"), y: T.handle):
-    Y = T.match_buffer(y, ({rows}, {panels} * 16), "float32")
-    for i, j, k in T.grid({rows}, {panels} * 16, {depth}):
+def main(x: T.handle, B: T.Buffer(({panels}, {depth}, 32), "float32"), y: T.handle):
+    n = T.int32()
+    X = T.match_buffer(x, ({rows}, {depth}), "float32")
+    Y = T.match_buffer(y, ({rows}, {panels} * 32), "float32")
+    for i, j, k in T.grid({rows}, {panels} * 32, {depth}):
         with T.block("C"):
             vi, vj, vk = T.axis.remap("SSR", [i, j, k])
             with T.init():
                 Y[vi, vj] = T.float32(0)
-            Y[vi, vj] = Y[vi, vj] + X[vi, vk] * B[vj // 16, vk, vj % 16]
+            Y[vi, vj] = Y[vi, vj] + X[vi, vk] * B[vj // 32, vk, vj % 32]
 """
-"""Rows times weights in panels: 32 MiB of them, which are in no cache, where there are 8,192 panels of 64 rows."""
+"""Rows times weights in panels: 32 MiB of them, which are in no cache, where there are 4,096 panels of 64 rows."""
+WORDS = """
+# from tvm.script import tir as T
+@T.prim_func
+def main(x: T.handle, B: T.Buffer(({panels}, {depth} // 4, 32, 4), "int8"), y: T.handle):
+    n = T.int32()
+    X = T.match_buffer(x, ({rows}, {depth}), "uint8")
+    Y = T.match_buffer(y, ({rows}, {panels} * 32), "int32")
+    for i, j, k in T.grid({rows}, {panels} * 32, {depth}):
+        with T.block("C"):
+            vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+            with T.init():
+                Y[vi, vj] = 0
+            Y[vi, vj] = Y[vi, vj] + T.Cast("int32", X[vi, vk]) * T.Cast("int32", B[vj // 32, vk // 4, vj % 32, vk % 4])
+"""
+"""The same of bytes, four of which an instruction multiplies and adds."""
 
 
-def by_panels(rows: int, depth: int, panels: int) -> PrimFunc:
-    func = from_source(PANELS.format(rows=rows, depth=depth, panels=panels))
+def by_panels(rows: int | str, depth: int, panels: int, text: str = PANELS) -> PrimFunc:
+    func = from_source(text.format(rows=rows, depth=depth, panels=panels))
     assert isinstance(func, PrimFunc)
     sch = Contraction().schedule(func, AVX512)
     assert sch is not None
@@ -146,30 +163,41 @@ def by_panels(rows: int, depth: int, panels: int) -> PrimFunc:
 
 
 @pytest.mark.parametrize("rows", [30, 64])
-def test_rows_ask_for_the_next_panel(rows: int) -> None:
-    depth = 64
-    (load,) = prefetched(by_panels(rows, depth, 8192))
+@pytest.mark.parametrize("known", [True, False], ids=["known rows", "unknown rows"])
+@pytest.mark.parametrize(("text", "step_bytes", "length"), [(PANELS, 128, 1), (WORDS, 128, 4)], ids=["float32", "int8"])
+def test_rows_ask_for_the_next_panel(rows: int, known: bool, text: str, step_bytes: int, length: int) -> None:
+    depth = 64 * length
+    loads = prefetched(by_panels(rows if known else "n", depth, 4096, text))
+    # Tiles of fewer rows, at the end of an unknown number, ask for the same.
+    assert len({str(load) for load in loads}) == 1
+    load = loads[0]
     loops = {var.name: var for var in undefined_vars(load)}
-    tile, k = loops["j_0_i_0_fused"], loops["k"]
+    tile, step = loops["j_0_i_0_fused"], loops["k_0" if length > 1 else "k"]
+    size = {} if known else {loops["n"]: const(rows, "int32")}
     asked: set[int] = set()
     analyzer = Analyzer()
     tiles = 0
-    while number(analyzer.simplify(substitute(load.indices[0], {tile: const(tiles, tile.dtype)}))) == 1:
-        for step in range(depth):
-            place = {tile: const(tiles, tile.dtype), k: const(step, k.dtype)}
-            asked.add(number(analyzer.simplify(substitute(load.indices[-1], place))) // 16)
+
+    def value(index: PrimExpr, place: int) -> int:
+        at = {tile: const(tiles, tile.dtype), step: const(place, step.dtype), **size}
+        return number(analyzer.simplify(substitute(index, at)))
+
+    while value(load.indices[0], 0) == 1:
+        for place in range(depth // length):
+            asked.add(value(load.indices[-1], place) * load.buffer.dtype.bits // 8 // 64)
         tiles += 1
     assert 1 < tiles < rows
     # All lines of the panel, and few of the one behind it.
-    assert set(range(depth)) <= asked and max(asked) < depth * 1.25
+    lines = depth // length * step_bytes // 64
+    assert set(range(lines)) <= asked and max(asked) < lines * 1.25
 
 
 @pytest.mark.parametrize(
     ("rows", "depth", "panels"),
     [
-        pytest.param(64, 64, 8, id="weights that stay in the cache"),
-        pytest.param(4, 64, 8192, id="one tile of rows"),
-        pytest.param(64, 1 << 16, 16, id="panels that are no part of a cache"),
+        pytest.param(64, 64, 4, id="weights that stay in the cache"),
+        pytest.param(4, 64, 4096, id="one tile of rows"),
+        pytest.param(64, 1 << 16, 8, id="panels that are no part of a cache"),
     ],
 )
 def test_no_next_panel_is_asked_for(rows: int, depth: int, panels: int) -> None:

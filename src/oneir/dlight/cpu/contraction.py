@@ -32,6 +32,7 @@ from .fewer_rows import mark_tile, with_fewer_rows
 from .prefetch import in_front, next_panel
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
+from .wide_rows import with_wide_rows
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Contraction(CPUScheduleRule):
         inline_elementwise(sch)
         for name in [leaf.block.name_hint for leaf in leaves(sch) or () if is_contraction(leaf)]:
             copy_into_panels(sch, name, info)
+            sch = widen_rows(sch, name, info)
         sch = round_up(sch, info)
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
@@ -86,8 +88,7 @@ class Contraction(CPUScheduleRule):
                 continue
             if plan is not None:
                 epilogue = [other for other in found if followers.get(id(other)) is leaf]
-                tile_in_registers(sch, leaf, *plan, epilogue, info)
-                if (panels := prefetches_of_panels(sch, leaf, *plan, info)) is not None:
+                if (panels := tile_in_registers(sch, leaf, *plan, epilogue, info)) is not None:
                     prefetches.append(panels)
             elif not isinstance(leaf.block.body, BufferStore):
                 moved |= tile_by_tile(sch, leaf)
@@ -186,6 +187,27 @@ ROWS_OF_PANELS, ROWS_OF_LARGE_PANELS = 8, 64
 A copy reads and writes each element once, and each row of the result reads it once more. That copies pay for 128 rows
 was measured (docs/architecture.md); from how many on is an estimate.
 """
+
+
+def widen_rows(sch: Schedule, name: str, info: CPUInfo) -> Schedule:
+    """The schedule with a copy in float32 of a contraction's operand of rows, if that is shorter and the copy pays."""
+    leaf = next(leaf for leaf in leaves(sch) or () if leaf.block.name_hint == name)
+    plan = plan_of(leaf, info)
+    if plan is None or plan[0].dots is not None or leaf.block.writes[0].buffer.dtype != "float32":
+        return sch
+    axes, tile = plan
+    vectors, pair = _vector_operand(leaf).buffer, operands(leaf.block)
+    assert pair is not None
+    rows = next((op.buffer for op in pair if op.buffer is not vectors), vectors)
+    uses = (leaf.extents[axes.vector] or ROWS_IF_UNKNOWN) // tile.vector
+    if rows is vectors or not rows.dtype.is_float or rows.dtype.bits >= 32 or uses < USES_OF_WIDE_ROWS:
+        return sch
+    return with_wide_rows(sch, leaf, rows)
+
+
+USES_OF_WIDE_ROWS = 4
+"""How often each element of a row is broadcast, from which on a copy in float32 pays. An estimate: the copy reads and
+writes an element once, and each use saves two instructions."""
 
 
 def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
@@ -431,14 +453,14 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
 
 
 def prefetches_of_panels(
-    sch: Schedule, main: Leaf, axes: Axes, tile: Tile, info: CPUInfo
+    sch: Schedule, main: Leaf, axes: Axes, tile: Tile, depth: LoopRV, info: CPUInfo
 ) -> tuple[Var, list[Evaluate]] | None:
-    """The variable of the innermost loop over the sum of a scheduled contraction, and what each step asks for.
+    """The variable of `depth`, the innermost loop over the sum of a contraction in tiles, and what its steps ask for.
 
-    None where panels stay in the cache or do not fit, where rows are few or not known, and where a step computes so few
+    None where panels stay in the cache or do not fit, where one tile has all rows, and where a step computes so few
     products that LLVM would unroll the loop, which a prefetch in each step keeps it from.
     """
-    if axes.panel is None or axes.rows is None or axes.columns is not None or axes.dots is not None:
+    if axes.panel is None or axes.rows is None or axes.columns is not None:
         return None
     rows, load = [*axes.others, axes.rows], _vector_operand(main)
     if load.buffer not in sch.mod["main"].buffer_map.values() or not all(is_row(main, i) for i in rows):
@@ -446,21 +468,25 @@ def prefetches_of_panels(
     products = tile.rows * axes.panel * _sum_bytes(main.block.writes[0].buffer) // info.vector_bytes
     if vectors_stay_in_cache(main, info) or products < LEAST_PRODUCTS:
         return None
-    reduction = in_memory_order(main, axes)
-    known = {i: extent for i in [*rows, *reduction] if (extent := main.extents[i]) is not None}
-    if len(known) < len(rows) + len(reduction):
-        return None
-    of_rows, of_sum = ({i: known[i] for i in places} for places in (rows, reduction))
-    panel_bytes = math.prod(of_sum.values()) * axes.panel * load.buffer.dtype.itemsize
-    if 2 * panel_bytes > info.l2_bytes or math.prod(of_rows.values()) < 2 * tile.rows:
+    reduction, length = in_memory_order(main, axes), 1 if axes.dots is None else axes.dots.length
+    of_sum = [extent for i in reduction if (extent := main.extents[i]) is not None]
+    panel_bytes = math.prod(of_sum) * axes.panel * load.buffer.dtype.itemsize
+    if len(of_sum) < len(reduction) or 2 * panel_bytes > info.l2_bytes:
         return None
     loop_vars = [sch.get(loop).loop_var for loop in sch.get_loops(main.handle)]
-    loop_var = sch.get(main.loops[reduction[-1]]).loop_var
+    loop_var = sch.get(depth).loop_var
     first = {var: const(0, var.dtype) for var in loop_vars[loop_vars.index(loop_var) + 1 :]}
     values = [substitute(value, first) for value in sch.state.realize_of(sch.get_sref(main.handle)).iter_values]
     start: dict[Var, PrimExpr] = {iv.var: const(0, iv.var.dtype) for iv in main.block.iter_vars}
     start[main.block.iter_vars[axes.vector].var] = values[axes.vector] + axes.panel
-    return loop_var, next_panel(load, start, values, axes.panel, of_rows, tile.rows, of_sum)
+    count = main.extents[axes.rows]
+    tiles = [(values[i], main.extents[i]) for i in axes.others]
+    tiles.append((values[axes.rows] // tile.rows, None if count is None else -(-count // tile.rows)))
+    if all(extent == 1 for _, extent in tiles):
+        return None
+    steps = list(zip((values[i] for i in reduction), of_sum, strict=True))
+    steps[-1] = values[reduction[-1]] // length, of_sum[-1] // length
+    return loop_var, next_panel(load, start, tiles, steps, axes.panel * length)
 
 
 def in_memory_order(leaf: Leaf, axes: Axes) -> list[int]:
@@ -475,8 +501,12 @@ def is_row(leaf: Leaf, position: int) -> bool:
     return leaf.block.iter_vars[position].var not in variables_of(_vector_operand(leaf))
 
 
-def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf], info: CPUInfo) -> None:
-    """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile."""
+def tile_in_registers(
+    sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogue: list[Leaf], info: CPUInfo
+) -> tuple[Var, list[Evaluate]] | None:
+    """Splits the loops into tiles, keeps a tile's sums in registers and lets the epilogue follow each tile. Returns
+    what `prefetches_of_panels` does.
+    """
     block, loops = main.handle, main.loops
     outer_loops: dict[str, LoopRV] = {}
     inner: list[LoopRV] = []
@@ -521,29 +551,31 @@ def tile_in_registers(sch: Schedule, main: Leaf, axes: Axes, tile: Tile, epilogu
         within = sch.get_loops(follower)[-len(inner) :]
         rows_loops += [] if rows_place is None else [within[rows_place]]
         in_vectors(sch, within, tile.vector, most)
-    if axes.dots is not None:
-        by_dots(sch, main, inner, reduction, axes.dots)
-        return
+    lanes = None if axes.dots is None else in_words(sch, inner, reduction, axes.dots)
+    ahead = prefetches_of_panels(sch, main, axes, tile, reduction[-1], info)
     init = sch.decompose_reduction(block, reduction[0])
+    if axes.dots is not None and lanes is not None:
+        for loop in sch.get_loops(init)[-len(inner) - 1 :]:
+            sch.unroll(loop)
+        sch.tensorize(lanes, axes.dots.intrin)
     if rows_place is not None and last is not None:
         zeroed = sch.get_loops(init)
         depth = [sch.get(loop) for loop in zeroed].index(sch.get(last)) + 1
         mark_tile(sch, last, [*rows_loops, zeroed[depth + rows_place]])
+    return ahead
 
 
-def by_dots(sch: Schedule, main: Leaf, inner: list[LoopRV], reduction: list[LoopRV], dots: Dots) -> None:
-    """Computes a tile whose vector operand lies in words by the processor's dot products."""
-    *outer, depth = reduction
-    words, within = sch.split(depth, [None, dots.length])
+def in_words(sch: Schedule, inner: list[LoopRV], reduction: list[LoopRV], dots: Dots) -> LoopRV:
+    """Splits the loops of a tile whose vector operand lies in words, so that the last two compute what an instruction
+    does. The last one of `reduction` becomes that over words. Returns the loop over the lanes of a vector.
+    """
+    reduction[-1], within = sch.split(reduction[-1], [None, dots.length])
     *rows, vector = inner
-    vectors, lane = sch.split(vector, [None, dots.lanes])
-    sch.reorder(*outer, words, *rows, vectors, lane, within)
+    vectors, lanes = sch.split(vector, [None, dots.lanes])
+    sch.reorder(*reduction, *rows, vectors, lanes, within)
     for loop in (*rows, vectors):
         sch.unroll(loop)
-    init = sch.decompose_reduction(main.handle, [*outer, words][0])
-    for loop in sch.get_loops(init)[-len(inner) - 1 :]:
-        sch.unroll(loop)
-    sch.tensorize(lane, dots.intrin)
+    return lanes
 
 
 def in_vectors(sch: Schedule, tile: list[LoopRV], width: int, most: int | None = None) -> None:

@@ -67,34 +67,38 @@ def _step(load: BufferLoad, starts: Mapping[Var, PrimExpr], loop_var: Var) -> in
 def next_panel(
     load: BufferLoad,
     start: Mapping[Var, PrimExpr],
-    values: Sequence[PrimExpr],
+    tiles: Sequence[tuple[PrimExpr, int | None]],
+    steps: Sequence[tuple[PrimExpr, int]],
     width: int,
-    rows: Mapping[int, int],
-    row_tile: int,
-    reduction: Mapping[int, int],
 ) -> list[Evaluate]:
-    """What a step of a sum asks for, so that all rows ask for all of the panel that `load` reads from at `start`.
+    """What a step of a sum asks for, so that all tiles of rows ask for all of the panel that `load` reads from at
+    `start`, of which a step reads `width` elements.
 
-    `values` are those of the block's axes where a tile begins, `width` the elements of a panel that a step reads,
-    `rows` and `reduction` the extents of axes by their positions in the order of their loops, and `row_tile` how many
-    of the last rows are computed at once. A row has so many elements to ask for, and each step so many of its tile's.
+    `tiles` are the numbers of a tile along the axes of rows and how many there are, and `steps` the same of a step;
+    the last ones are next to each other. Each tile asks for its part. Where the number of tiles is unknown, the first
+    ones ask for a line in each step, and later ones for the same lines, which is cheap.
     """
-    steps, count = math.prod(reduction.values()), math.prod(rows.values())
-    of_row = -(-steps * width // count)
-    of_step = -(-of_row * row_tile // steps)
+    extents = [extent for _, extent in tiles if extent is not None]
+    line = LINE * 8 // load.buffer.dtype.bits
+    if len(extents) == len(tiles):
+        of_step = -(-width // math.prod(extents))
+        number = _flat([value for value, _ in tiles], extents)
+    else:
+        of_step = line
+        number = sum((value for value, _ in tiles), const(0, "int64")) % -(-width // line)
+    values, counts = zip(*steps, strict=True)
     analyzer = Analyzer()
     *outer, last = (analyzer.simplify(substitute(index, start)) for index in load.indices)
-    place = analyzer.simplify(last + _flat(values, rows) * of_row + _flat(values, reduction) * of_step)
-    line = LINE * 8 // load.buffer.dtype.bits
+    place = analyzer.simplify(last + (number * math.prod(counts) + _flat(values, counts)) * of_step)
     elements = [BufferLoad(load.buffer, [*outer, place + i]) for i in range(0, of_step, line)]
     return [Evaluate(prefetch(element, 2)) for element in elements]
 
 
-def _flat(values: Sequence[PrimExpr], extents: Mapping[int, int]) -> PrimExpr:
-    """The number of an iteration of these axes, counted in the order of their loops."""
+def _flat(values: Sequence[PrimExpr], extents: Sequence[int]) -> PrimExpr:
+    """The number of an iteration of axes, counted in the order of their loops."""
     place: PrimExpr = const(0, "int64")
-    for i, extent in extents.items():
-        place = place * extent + values[i]
+    for value, extent in zip(values, extents, strict=True):
+        place = place * extent + value
     return place
 
 
