@@ -13,8 +13,11 @@ built["main"](a, b)
 """
 
 import gc
-from typing import Any
+from types import ModuleType
 
+from . import _interrupts
+
+_interrupts.end_at_once()
 # Imports make some 80,000 objects that stay. Looking at them for cycles, again and again while they become more, is a
 # sixth of the time.
 _collects = gc.isenabled()
@@ -125,7 +128,7 @@ __all__ = [
 _ON_DEMAND = frozenset(["testing"])
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> ModuleType:
     if name not in _ON_DEMAND:
         raise AttributeError(f"module 'oneir' has no attribute {name!r}")
     from importlib import import_module

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from .. import _interrupts
 from ..runtime.error import OneIRError
 from ..version import __version__
 from . import (
@@ -101,6 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         _refuse(top, options.command, unknown)
     try:
+        _interrupts.raise_again()
         with warnings.catch_warnings():
             # What libraries tell programmers is nothing that a user of this command can change.
             warnings.simplefilter("ignore")
@@ -111,6 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
+        _interrupts.end_at_once()
         print(f"oneir {options.command}: interrupted", file=sys.stderr)
         return 130
     except Exception as error:
@@ -119,6 +122,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         text = "\n".join([_message(error), *getattr(error, "__notes__", ())])
         print(f"oneir {options.command}: {_one_screen(text)}", file=sys.stderr)
         return 1
+    finally:
+        _interrupts.end_at_once()
 
 
 def _refuse(top: argparse.ArgumentParser, name: str, unknown: Sequence[str]) -> None:

@@ -186,7 +186,7 @@ def _language_model(options: argparse.Namespace) -> Starlette:
 
 
 def _serve_on_ray(options: argparse.Namespace) -> None:
-    """Serves on a cluster until it is interrupted."""
+    """Serves on a cluster until SIGINT."""
     try:
         ray: Any = importlib.import_module("ray")
         deploy = importlib.import_module("oneir.llm.server.ray_serve").deploy
@@ -211,6 +211,8 @@ def _serve_on_ray(options: argparse.Namespace) -> None:
     print(f"serving at http://{options.host}:{options.port}", flush=True)
     try:
         threading.Event().wait()
+    except KeyboardInterrupt:
+        pass
     finally:
         importlib.import_module("ray.serve").shutdown()
 

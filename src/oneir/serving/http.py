@@ -118,8 +118,16 @@ def unknown_path(respond: Responder) -> Callable[[Request, Exception], Awaitable
 
 
 def listen(app: Starlette, host: str, port: int, *, log_requests: bool) -> None:
-    """Serves an application until SIGINT or SIGTERM; what is under way then has `STOP_SECONDS`. Needs uvicorn."""
+    """Serves an application until SIGINT or SIGTERM; what is under way then has `STOP_SECONDS`. Needs uvicorn.
+
+    Returns after SIGINT, which is how a server is stopped; after SIGTERM, the process ends by that signal.
+    """
     import uvicorn
 
     options: dict[str, Any] = {"ws": "none", "access_log": log_requests, "timeout_graceful_shutdown": STOP_SECONDS}
-    uvicorn.Server(uvicorn.Config(app, host, port, **options)).run()
+    server = uvicorn.Server(uvicorn.Config(app, host, port, **options))
+    try:
+        server.run()
+    except KeyboardInterrupt:
+        if not server.started:
+            raise
