@@ -102,6 +102,16 @@ def test_a_command_line_that_is_not_understood(arguments: list[str], capsys: pyt
     assert exit.value.code == 2 and capsys.readouterr().err.startswith("usage: oneir")
 
 
+def test_without_a_command_it_says_what_there_is(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as exit:
+        main([])
+    shown = capsys.readouterr().err
+    assert exit.value.code == 2 and "doctor     say what this machine has" in shown and "\nexamples:\n" in shown
+    with pytest.raises(SystemExit):
+        main(["--fast"])
+    assert capsys.readouterr().err.endswith("oneir: error: unrecognized arguments: --fast\n")
+
+
 @pytest.mark.parametrize("arguments", [["--traceback", "show", "nowhere.pt2"], ["show", "nowhere.pt2", "--traceback"]])
 def test_an_error_with_its_traceback(arguments: list[str]):
     with pytest.raises(InvalidValue, match=r"there is no file nowhere\.pt2"):

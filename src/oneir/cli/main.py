@@ -86,7 +86,7 @@ def parser() -> argparse.ArgumentParser:
     """What the command line understands."""
     top = Parser(prog="oneir", description="A machine-learning compiler: look at models, compile, run.", epilog=_EPILOG)
     top.add_argument("--version", action="version", version=f"oneir {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
         command.add(commands)
     return top
@@ -99,6 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     top = parser()
     options, unknown = top.parse_known_args(arguments, argparse.Namespace(parser=top))
+    if options.command is None:
+        if unknown:
+            top.error(f"unrecognized arguments: {' '.join(unknown)}")
+        top.exit(2, top.format_help())
     if unknown:
         _refuse(top, options.command, unknown)
     try:

@@ -70,8 +70,8 @@ class WebGPU(Driver):
     device_type: ClassVar[int] = 15
     name: ClassVar[str] = "webgpu"
     requirement: ClassVar[str] = (
-        "no WebGPU device was found; install the package wgpu (pip install wgpu) and the driver of your GPU, or "
-        "lavapipe to use the processor (Debian: apt-get install mesa-vulkan-drivers libvulkan1)"
+        "no WebGPU device was found; install wgpu (pip install 'oneir[webgpu]') and the driver of your GPU, "
+        "or lavapipe to use the processor (Debian: apt-get install mesa-vulkan-drivers libvulkan1)"
     )
 
     def __init__(self) -> None:
