@@ -1,12 +1,12 @@
 """Language models beside llama.cpp: `python -m benchmarks.llm`.
 
 A model of TinyLlama's shape, or Qwen3-0.6B's, with random weights in one format is written as a GGUF file, which both
-read. They take turns in one process, task by task: a token after 16 and after 2,048 positions, prompts of 128 and 512
-tokens. Printed are tokens a second, as the best of the rounds, and their ratio; of a token, too, how fast its weights,
-keys and values are read, and what reading alone reaches in the same minutes. `llama_cpp` is the package
-llama-cpp-python, built for this machine (CMAKE_ARGS=-DGGML_NATIVE=ON pip install llama-cpp-python), or without AVX-512
-(-DGGML_NATIVE=OFF -DGGML_AVX512=OFF) to be compared with --no-avx512; without it our figures stand alone. The file is
-written by the package gguf.
+read. They take turns, each in a process of its own, as those of `oneir bench` do: a token after 16 and after 2,048
+positions, prompts of 128 and 512 tokens. Printed are tokens a second, medians of the rounds, and their ratio; of a
+token, too, how fast its weights, keys and values are read, and what reading alone reaches in the same minutes.
+`llama_cpp` is the package llama-cpp-python, built for this machine (CMAKE_ARGS=-DGGML_NATIVE=ON pip install
+llama-cpp-python), or without AVX-512 (-DGGML_NATIVE=OFF -DGGML_AVX512=OFF) to be compared with --no-avx512; without it
+our figures stand alone. The file is written by the package gguf.
 
 With --start, the model starts twice instead, each time in a process of its own: with nothing in the cache, and from it.
 A run is one model, format and number of threads. Runs that name the same --results add up to one table there, which
@@ -16,6 +16,7 @@ A run is one model, format and number of threads. Runs that name the same --resu
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import math
 import os
@@ -33,9 +34,9 @@ import numpy as np
 
 import oneir
 from benchmarks.measure import verdict
-from oneir.bench.contestant import LlamaCppDecoder, OneIRDecoder
-from oneir.bench.language_model import bytes_of_token, opened
-from oneir.bench.roofline import machine_speed
+from oneir.bench import language_model
+from oneir.bench.contestant import OneIRDecoder
+from oneir.bench.language_model import opened
 from oneir.llm.engine.engine import Engine
 from oneir.llm.engine.runner import Piece
 from oneir.llm.engine.sampling import SamplingParams
@@ -62,8 +63,15 @@ MODELS = {
 }
 FORMATS = {"q4_0": 2, "q8_0": 7, "bf16": 32}
 """The formats of weights, and llama.cpp's number of such files."""
-CONTEXT, LONG = 2560, 2048
-"""What there are pages for, and the longer of the two contexts of a token."""
+CONTEXT, TOKENS = 2560, 16
+"""What there are pages for, and the tokens that follow each prompt."""
+TASKS = {
+    "decode at 16": ("decode", 16),
+    "decode at 2048": ("decode", 2048),
+    "prefill 128": ("prefill", 128),
+    "prefill 512": ("prefill", 512),
+}
+"""What is measured: tokens after a prompt, or the prompt itself, and its length."""
 BARS = {("decode", 1): 1.6, ("decode", 2): 1.2, ("prefill", 1): 2.4, ("prefill", 2): 2.4}
 """What ratio is wanted of a task on so many threads."""
 OUTSIDE = 0.03
@@ -209,60 +217,6 @@ class Ours(OneIRDecoder):
         return whole / steps, inside / steps
 
 
-def tasks() -> dict[str, tuple[list[int], int]]:
-    """What is measured: tokens, and where they stand."""
-    rng = np.random.default_rng(1)
-
-    def tokens(count: int) -> list[int]:
-        return rng.integers(3, 32000, count).tolist()
-
-    return {
-        "decode at 16": (tokens(1), 16),
-        f"decode at {LONG}": (tokens(1), LONG),
-        "prefill 128": (tokens(128), 0),
-        "prefill 512": (tokens(512), 0),
-    }
-
-
-def measure(
-    models: Mapping[str, Any], rounds: int, clock: Callable[[], float]
-) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
-    """Tokens a second of each model for each task, the best of the rounds, in which they take turns, and the bytes a
-    second that reading alone reaches between those of tokens.
-    """
-    filler = np.random.default_rng(2).integers(3, 32000, LONG).tolist()
-    best: dict[str, dict[str, float]] = {name: {} for name in models}
-    bandwidth: dict[str, float] = {}
-    for model in models.values():
-        for start in range(0, LONG, 512):
-            model.run(filler[start : start + 512], start)
-    # llama.cpp forgets what is behind the last token, so the longest come first.
-    for task, (tokens, start) in sorted(tasks().items(), key=lambda item: -item[1][1] - len(item[1][0])):
-        one = len(tokens) == 1
-        for _ in range(rounds if one else max(3, rounds // 4)):
-            _turns(models, best, task, tokens, start, 8 if one else 1, clock)
-            if one:
-                bandwidth[task] = max(bandwidth.get(task, 0.0), machine_speed(0.05).bandwidth)
-    return best, bandwidth
-
-
-def _turns(
-    models: Mapping[str, Any],
-    best: dict[str, dict[str, float]],
-    task: str,
-    tokens: list[int],
-    start: int,
-    repeats: int,
-    clock: Callable[[], float],
-) -> None:
-    for name, model in models.items():
-        for _ in range(repeats):
-            begin = clock()
-            model.run(tokens, start)
-            seconds = clock() - begin
-            best[name][task] = max(best[name].get(task, 0.0), len(tokens) / seconds)
-
-
 def starts(path: Path, target: str | None, threads: int) -> list[dict[str, float]]:
     """The seconds to the first token of two processes, and the most megabytes of memory that each or one that it starts
     has: without a cache, and with what the first one left there.
@@ -298,40 +252,59 @@ def uses_avx512() -> bool:
 
 def compare(path: Path, options: argparse.Namespace, target: str | None) -> dict[str, Any]:
     """The speeds of both models, printed task by task."""
-    models: dict[str, Any] = {"ours": Ours(path, target)}
-    try:
-        peer = LlamaCppDecoder(path, CONTEXT, options.threads)
-        if options.no_avx512 and uses_avx512():
-            print("this build of llama_cpp uses AVX-512, so it is left out: build it without")
-        else:
-            models["llama.cpp"] = peer
-    except ImportError:
+    peers = ["oneir"]
+    if importlib.util.find_spec("llama_cpp") is None:
         print("llama_cpp is not installed")
-    clock = time.process_time if options.processor_time else time.perf_counter
-    best, bandwidth = measure(models, options.rounds, clock)
-    model = opened(path)
-    for task, (_, start) in tasks().items():
-        own, kind = best["ours"][task], task.split()[0]
+    elif options.no_avx512 and uses_avx512():
+        print("this build of llama_cpp uses AVX-512, so it is left out: build it without")
+    else:
+        peers.append("llama.cpp")
+    with tempfile.TemporaryDirectory() as folder:
+        found = language_model.compare(
+            path,
+            opened(path),
+            peers,
+            options.threads,
+            sorted({prompt for _, prompt in TASKS.values()}),
+            TOKENS,
+            CONTEXT,
+            options.rounds,
+            lambda step: None,
+            Path(folder),
+            target=target,
+            processor_time=options.processor_time,
+        )
+    if failure := next((one.failure for one in found if one.failure), None):
+        raise RuntimeError(failure)
+    speed: dict[str, dict[str, float]] = {"ours": {}, "llama.cpp": {}}
+    bandwidth: dict[str, float] = {}
+    for task, (kind, prompt) in TASKS.items():
+        for one in found:
+            if one.prompt == prompt and one.prefill_seconds and one.token_seconds:
+                rate = 1 / one.token_seconds if kind == "decode" else prompt / one.prefill_seconds
+                speed["ours" if one.peer == "oneir" else one.peer][task] = rate
+        ours = next(one for one in found if one.peer == "oneir" and one.prompt == prompt)
+        own, peer = speed["ours"][task], speed["llama.cpp"].get(task)
         line = f"{task:>15}: {own:8.1f} token/s"
-        if "llama.cpp" in best:
-            peer = best["llama.cpp"][task]
+        if peer is not None:
             bar = BARS.get((kind, options.threads)) if options.format == "q4_0" else None
             judged = "" if bar is None else f" of {bar} on {options.threads} threads: {verdict(own / peer, bar, True)}"
             line += f", llama.cpp {peer:8.1f}, {own / peer:.2f} x{judged}"
-        if task in bandwidth:
-            reached = own * bytes_of_token(model, start)
-            line += f"; reads {reached / 1e9:.1f} of {bandwidth[task] / 1e9:.1f} GB/s, {reached / bandwidth[task]:.2f}"
+        if kind == "decode" and ours.bytes_of_token and ours.read_speed:
+            bandwidth[task] = ours.read_speed
+            line += f"; reads {ours.bytes_of_token * own / 1e9:.1f} of {ours.read_speed / 1e9:.1f} GB/s"
+            line += f", {ours.roofline:.2f}"
         print(line, flush=True)
-    return {"speed": best, "bandwidth": bandwidth}
+    return {"speed": speed, "bandwidth": bandwidth}
 
 
 def table(results: Mapping[str, Any]) -> str:
     """What runs left in a file of results, as tables in Markdown: token/s of both, and their ratio."""
     speeds = {name: run for name, run in results.items() if "speed" in run}
-    lines = ["| | " + " | ".join(tasks()) + " |", "| --- |" + " --- |" * len(tasks())]
+    lines = ["| | " + " | ".join(TASKS) + " |", "| --- |" + " --- |" * len(TASKS)]
     for name, run in speeds.items():
         cells: list[str] = []
-        for task in tasks():
+        for task in TASKS:
             own, peer = (run["speed"].get(who, {}).get(task) for who in ("ours", "llama.cpp"))
             cells.append(f"{own:.1f}" if peer is None else f"{own:.1f} / {peer:.1f} = {own / peer:.2f}")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
@@ -346,7 +319,7 @@ def table(results: Mapping[str, Any]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--model", choices=MODELS, default="tinyllama")
     parser.add_argument("--format", choices=FORMATS, default="q4_0")
     parser.add_argument("--layers", type=int, help="fewer layers than the model has")
@@ -357,7 +330,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="a JSON file that the figures are added to")
     parser.add_argument("--table", action="store_true", help="print what is in --results, and measure nothing")
     parser.add_argument(
-        "--processor-time", action="store_true", help="for one thread on a busy machine: time of this process only"
+        "--processor-time", action="store_true", help="for one thread on a busy machine: time of the processes only"
     )
     options = parser.parse_args()
     results = json.loads(options.results.read_text()) if options.results and options.results.exists() else {}

@@ -86,6 +86,9 @@ def test_a_process_reads_a_prompt_and_generates(model: Path, tmp_path: Path) -> 
         worker.ask("warm_up", prompt=[5] * 40)
         prefill, decode = worker.ask("generate", prompt=[5] * 40, answer=[6, 7, 8], seconds=0)
         assert len(prefill) == len(decode) == 1 and prefill[0] > 0 and decode[0] > 0
+        assert worker.ask("load_decoder", peer="oneir", path=str(model), context=64, target="llvm") > 0
+        for times in worker.ask("generate", prompt=[5] * 40, answer=[6] * 20, seconds=0, processor_time=True):
+            assert len(times) == 1 and times[0] >= 0
         assert worker.ask("read_speed") > 1e8
         with pytest.raises(Failed, match=r"missing\.gguf"):
             worker.ask("load_decoder", peer="oneir", path=str(tmp_path / "missing.gguf"), context=64)

@@ -278,7 +278,7 @@ class LlamaCppDecoder:
         self.model.eval(tokens)
 
 
-DECODERS: dict[str, tuple[str, str, Callable[[Path, int], Decoder]]] = {
+DECODERS: dict[str, tuple[str, str, Callable[..., Decoder]]] = {
     "oneir": ("OneIR", "oneir.llm.runtime.loader", OneIRDecoder),
     "llama.cpp": ("llama.cpp", "llama_cpp", lambda path, context: LlamaCppDecoder(path, context, threads())),
 }
@@ -338,12 +338,15 @@ class _Commands:
         peak = re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE) if status.exists() else None
         return int(peak[1]) * 1024 if peak else None
 
-    def load_decoder(self, peer: str, path: str, context: int) -> float:
-        """Loads a language model and computes one token; returns the seconds of that, without importing the package."""
+    def load_decoder(self, peer: str, path: str, context: int, target: str | None = None) -> float:
+        """Loads a language model and computes one token; returns the seconds of that, without importing the package.
+
+        OneIR compiles it for a target, if there is one.
+        """
         _, package, load = DECODERS[peer]
         importlib.import_module(package)
         start = time.perf_counter()
-        self.decoder = load(Path(path), context)
+        self.decoder = load(Path(path), context, *([] if target is None else [target]))
         self.decoder.run([1], 0)
         return time.perf_counter() - start
 
@@ -351,18 +354,24 @@ class _Commands:
         """Computes a prompt, so that what is kept of it has its memory."""
         self.decoder.run(prompt, 0)
 
-    def generate(self, prompt: list[int], answer: list[int], seconds: float) -> list[list[float]]:
-        """The seconds of a prompt, and those of a token of the answer after it, again and again for about so long."""
+    def generate(
+        self, prompt: list[int], answer: list[int], seconds: float, processor_time: bool = False
+    ) -> list[list[float]]:
+        """The seconds of a prompt, and those of a token of the answer after it, again and again for about so long.
+
+        They are those of the clock, or those that this process had a processor.
+        """
+        clock = time.process_time if processor_time else time.perf_counter
         prefill: list[float] = []
         decode: list[float] = []
         end = time.perf_counter() + seconds
         while not prefill or time.perf_counter() < end:
-            start = time.perf_counter()
+            start = clock()
             self.decoder.run(prompt, 0)
-            prefill.append(time.perf_counter() - start)
+            prefill.append(clock() - start)
             for place, token in enumerate(answer, len(prompt)):
                 self.decoder.run([token], place)
-            decode.append((time.perf_counter() - start - prefill[-1]) / len(answer))
+            decode.append((clock() - start - prefill[-1]) / len(answer))
         return [prefill, decode]
 
     def read_speed(self) -> float:

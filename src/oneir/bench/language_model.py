@@ -115,10 +115,14 @@ def compare(
     rounds: int,
     step: Step,
     folder: Path,
+    *,
+    target: str | None = None,
+    processor_time: bool = False,
 ) -> list[Generated]:
     """Lets contestants, each in a process with so many threads, read prompts and generate, in turns.
 
-    Tokens are random and the same for all; `folder` takes the logs. `model` is what `opened` gave for the path.
+    Tokens are random and the same for all; `folder` takes the logs. `model` is what `opened` gave for the path. OneIR
+    compiles it for a `target`, if there is one. With `processor_time`, seconds are those that a process computes.
     """
     rng = np.random.default_rng(1)
     answer = rng.integers(3, model.config.vocab_size, tokens).tolist()
@@ -136,11 +140,16 @@ def compare(
 
         step(f"compiling, {count}")
         with Worker(own, folder / f"compiling{threads}.log", PATIENCE) as compiling:
-            compile_seconds = compiling.ask("load_decoder", peer="oneir", path=str(path), context=context)
+            compile_seconds = compiling.ask(
+                "load_decoder", peer="oneir", path=str(path), context=context, target=target
+            )
         contestants = [_Contestant(peer, worker(peer)) for peer in peers]
         for contestant in contestants:
             step(f"{DECODERS[contestant.peer][0]} loads, {count}")
-            contestant.attempt(lambda one=contestant: _load(one, path, context, texts[max(texts)]))
+            own_target = target if contestant.peer == "oneir" else None
+            contestant.attempt(
+                lambda one=contestant, target=own_target: _load(one, path, context, target, texts[max(texts)])
+            )
             contestant.compile_seconds = compile_seconds if contestant.peer == "oneir" else None
         machine, speeds = worker("machine"), list[float]()
         for number in range(rounds):
@@ -149,20 +158,22 @@ def compare(
                 # Nobody always follows the same one.
                 for contestant in contestants[number % len(peers) :] + contestants[: number % len(peers)]:
                     contestant.attempt(
-                        lambda one=contestant, prompt=prompt, text=text: _turn(one, prompt, text, answer)
+                        lambda one=contestant, prompt=prompt, text=text: _turn(
+                            one, prompt, text, answer, processor_time
+                        )
                     )
                 speeds.append(machine.ask("read_speed"))
     return [_result(one, model, threads, prompt, tokens, max(speeds)) for prompt in prompts for one in contestants]
 
 
-def _load(contestant: _Contestant, path: Path, context: int, longest: list[int]) -> None:
+def _load(contestant: _Contestant, path: Path, context: int, target: str | None, longest: list[int]) -> None:
     ask = contestant.worker.ask
-    contestant.load_seconds = ask("load_decoder", peer=contestant.peer, path=str(path), context=context)
+    contestant.load_seconds = ask("load_decoder", peer=contestant.peer, path=str(path), context=context, target=target)
     ask("warm_up", prompt=longest)
 
 
-def _turn(contestant: _Contestant, prompt: int, text: list[int], answer: list[int]) -> None:
-    found = contestant.worker.ask("generate", prompt=text, answer=answer, seconds=0.3)
+def _turn(contestant: _Contestant, prompt: int, text: list[int], answer: list[int], processor_time: bool) -> None:
+    found = contestant.worker.ask("generate", prompt=text, answer=answer, seconds=0.3, processor_time=processor_time)
     for seconds, more in zip(contestant.seconds.setdefault(prompt, [[], []]), found, strict=True):
         seconds += more
     contestant.peak_bytes = contestant.worker.ask("peak_memory")
