@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import oneir
-from oneir import te
+from oneir import te, tir
 from oneir.dlight.cpu import Contraction
 from oneir.runtime.dtype import numpy_dtype
 from oneir.target import Target
@@ -72,6 +72,30 @@ def test_the_numbers(dtype: str, rows: int) -> None:
     tensors = [oneir.nd.array(array) for array in (a, b, np.zeros((rows, 256), "float32"))]
     oneir.build(scheduled(func, Target("llvm")).with_attr("global_symbol", "f"), "llvm")["f"](*tensors)
     np.testing.assert_allclose(tensors[2].numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_what_a_function_computes_is_wide_from_the_start(dtype: str) -> None:
+    # Each padded element meets one vector, but at the five places of a window.
+    data, weight = te.placeholder((20, 12), dtype, "D"), te.placeholder((5, 12, 16), dtype, "W")
+    r, c = te.reduce_axis((0, 5), "r"), te.reduce_axis((0, 12), "c")
+
+    def inside(i, j):
+        return te.if_then_else(te.all(i >= 2, i < 22), data[i - 2, j], tir.const(0, dtype))
+
+    padded = te.compute((24, 12), inside, "padded")
+
+    def element(i, o):
+        return te.sum(padded[i + r, c].astype("float32") * weight[r, c, o].astype("float32"), [r, c])
+
+    made = scheduled(te.create_prim_func([data, weight, te.compute((20, 16), element, "C")]), Target("llvm"))
+    assert "padded = T.alloc_buffer((24, 12))" in made.script()
+    rng = np.random.default_rng(2)
+    x, w = (rng.standard_normal(shape).astype(numpy_dtype(dtype)) for shape in ((20, 12), (5, 12, 16)))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x.astype("float64"), [(2, 2), (0, 0)]), 5, 0)
+    found = np.zeros((20, 16), "float32")
+    interpret(made, x, w, found)
+    np.testing.assert_allclose(found, np.einsum("icr,rco->io", windows, w.astype("float64")), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -195,12 +195,12 @@ def widen_rows(sch: Schedule, name: str, info: CPUInfo) -> Schedule:
     plan = plan_of(leaf, info)
     if plan is None or plan[0].dots is not None or leaf.block.writes[0].buffer.dtype != "float32":
         return sch
-    axes, tile = plan
     vectors, pair = _vector_operand(leaf).buffer, operands(leaf.block)
     assert pair is not None
     rows = next((op.buffer for op in pair if op.buffer is not vectors), vectors)
-    uses = (leaf.extents[axes.vector] or ROWS_IF_UNKNOWN) // tile.vector
-    if rows is vectors or not rows.dtype.is_float or rows.dtype.bits >= 32 or uses < USES_OF_WIDE_ROWS:
+    steps = math.prod(extent or ROWS_IF_UNKNOWN for extent in leaf.extents) // plan[1].vector
+    elements = math.prod(as_int(extent) or ROWS_IF_UNKNOWN for extent in rows.shape)
+    if rows is vectors or not rows.dtype.is_float or rows.dtype.bits >= 32 or steps < USES_OF_WIDE_ROWS * elements:
         return sch
     return with_wide_rows(sch, leaf, rows)
 

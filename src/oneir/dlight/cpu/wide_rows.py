@@ -20,9 +20,15 @@ from ..analysis.leaves import Leaf
 
 
 def with_wide_rows(sch: Schedule, leaf: Leaf, rows: Buffer) -> Schedule:
-    """The schedule with a copy in float32 of an operand of half precision, which a contraction casts to float32."""
-    index = next(i for i, region in enumerate(leaf.block.reads) if region.buffer is rows)
-    copy = sch.cache_read(leaf.handle, index, "global")
+    """The schedule with an operand of half precision, which a contraction casts to float32, in float32.
+
+    A parameter is copied; what the function computes itself, such as a padded image, is widened where it is stored.
+    """
+    if rows in sch.mod["main"].buffer_map.values():
+        index = next(i for i, region in enumerate(leaf.block.reads) if region.buffer is rows)
+        copy = sch.cache_read(leaf.handle, index, "global")
+    else:
+        copy = next(b for b in sch.get_producers(leaf.handle) if sch.get(b).writes[0].buffer is rows)
     sch.unsafe_set_dtype(copy, 0, "float32")
     func = sch.mod["main"]
     wide = sch.get(copy).writes[0].buffer
