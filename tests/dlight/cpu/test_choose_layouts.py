@@ -11,7 +11,9 @@ from oneir import relax, tir
 from oneir.dlight import cpu
 from oneir.dlight.cpu.winograd import matrices
 from oneir.relax.pipeline import legalize_passes
+from oneir.runtime.dtype import numpy_dtype
 from oneir.target import Target
+from oneir.target.cpu import cpu_info
 
 RNG = np.random.default_rng(0)
 
@@ -20,10 +22,10 @@ def normal(*shape: int) -> np.ndarray:
     return RNG.standard_normal(shape).astype("float32")
 
 
-def graph(shape, build):
+def graph(shape, build, dtype="float32"):
     """A module with one function of one tensor; `build(builder, x)` emits its body."""
     builder = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    x = relax.Var("x", relax.TensorStructInfo(shape, dtype))
     with builder.function("main", [x]):
         with builder.dataflow():
             result = builder.emit_output(build(builder, x))
@@ -296,6 +298,30 @@ def test_three_by_three_convolutions(channels, results, height, width, padding, 
     if follows:
         expected = torch.relu(expected + torch.tensor(bias))
     assert_close(run(graph(x.shape, build), x), expected.numpy())
+
+
+@pytest.mark.parametrize(("dtype", "unit"), [("float16", 2.0**-11), ("bfloat16", 2.0**-8)])
+@pytest.mark.parametrize("padding", [0, 1])
+def test_three_by_three_convolutions_of_half_precision(dtype, unit, padding):
+    weight = (normal(64, 64, 3, 3) / np.float32(24)).astype(numpy_dtype(dtype))
+    x = normal(2, 64, 13, 18).astype(numpy_dtype(dtype))
+    mod = graph(x.shape, lambda b, x: relax.op.nn.conv2d(x, relax.const(weight, dtype), padding=padding), dtype)
+    text = chosen(mod, "llvm -mcpu=x86-64-v3").script()
+    assert "winograd" in text
+    data, weights = (torch.tensor(array.astype("float64")) for array in (x, weight))
+    expected = torch.nn.functional.conv2d(data, weights, padding=padding).numpy()
+    built = relax.build(mod, "llvm -mcpu=x86-64-v3" if cpu_info(Target("llvm")).arch == "x86_64" else "llvm")
+    found = relax.VirtualMachine(built, oneir.cpu())["main"](oneir.runtime.tensor(x)).numpy()
+    assert found.dtype == numpy_dtype(dtype)
+    # Rounded once, from what is exact in float32.
+    assert np.all(np.abs(found.astype("float64") - expected) <= unit * np.abs(expected) + 1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("processor", "found"), [("znver4", False), ("znver3", True)])
+def test_dot_products_of_bfloat16_are_preferred(processor, found):
+    weight = normal(64, 64, 3, 3).astype(numpy_dtype("bfloat16"))
+    mod = graph((1, 64, 28, 28), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), padding=1), "bfloat16")
+    assert ("winograd" in chosen(mod, f"llvm -mtriple=x86_64-linux-gnu -mcpu={processor}").script()) == found
 
 
 @pytest.mark.parametrize("padding", [0, 1])

@@ -213,7 +213,8 @@ class _Choose(PyExprMutator):
         if key not in self.laid_out:
             info = value.struct_info
             assert isinstance(info, TensorStructInfo) and info.extents is not None
-            made = TensorStructInfo(layout.shape(info.extents), info.dtype)
+            dtype = "float32" if isinstance(layout, Winograd) else info.dtype
+            made = TensorStructInfo(layout.shape(info.extents), dtype)
             kind = StringImm(json.dumps([type(layout).__name__, *vars(layout).values()]))
             call = call_pure_packed(ExternFunc(IN_LAYOUT), value, kind, sinfo_args=made)
             self.laid_out[key] = self.builder_.emit(call)
@@ -563,7 +564,8 @@ def _dense(
     return {
         store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
         data.buffer: Permuted(_last(len(data.indices), summed[depth])),
-        weight.buffer: winograd_for(step.block, data, weight, depth, channel, info) or panels,
+        # A dot product of halves computes as much as Winograd's form saves.
+        weight.buffer: (length == 1 and winograd_for(step.block, data, weight, depth, channel, info)) or panels,
     }
 
 

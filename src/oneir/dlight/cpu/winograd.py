@@ -24,6 +24,7 @@ import numpy as np
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.container import Array
+from ...ir.dtype import DataType
 from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, as_int, const
 from ...ir.visitor import Mapper
 from ...runtime.tensor import Tensor, empty
@@ -51,6 +52,11 @@ Extent = int | PrimExpr
 
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
 """The finite points of interpolation, by the size of a tile of results."""
+
+
+_FLOATS = ("float32", "float16", "bfloat16")
+"""Of images. Transformed, those of half precision are float32, as weights and products are, and so are results until
+they are stored."""
 
 
 @functools.cache
@@ -89,13 +95,13 @@ class Winograd:
         return [size, size, panels, channels, const(self.width, results.dtype)]
 
     def in_memory(self, data: np.ndarray) -> Tensor:
-        """Weights transformed, in double precision until the end, panel by panel."""
+        """Weights transformed, in double precision until the end, panel by panel: float32, also of shorter floats."""
         _, g, _ = matrices(self.tile)
         size = self.tile + 2
         weights = data.transpose(self.axes)
         results, channels = weights.shape[:2]
         panels = -(-results // self.width)
-        packed = empty((size, size, panels, channels, self.width), data.dtype)
+        packed = empty((size, size, panels, channels, self.width), "float32")
         memory = np.asarray(packed)
         for panel in range(panels):
             part = weights[panel * self.width : (panel + 1) * self.width]
@@ -118,7 +124,7 @@ def winograd_for(
     lanes = info.vector_bytes // 4
     extents = {iv.var: extent_of(iv) for iv in block.iter_vars}
     channels, results = as_int(extents[depth]), as_int(extents[channel])
-    if window is None or data.dtype != "float32" or channels is None or results is None or lanes < 4:
+    if window is None or data.dtype not in _FLOATS or channels is None or results is None or lanes < 4:
         return None
     image = data.indices[0]
     if channels % lanes or results % lanes or not isinstance(image, Var):
@@ -234,7 +240,7 @@ class _Maker:
         self.transformed = self.buffer([*square, tiles, channels], "winograd_data")
         self.products = self.buffer([*square, tiles, results], "winograd_products")
         whole = [images, self.known(self.down * form.tile), self.known(self.across * form.tile), results]
-        self.result = self.buffer(whole, result.name)
+        self.result = self.buffer(whole, result.name, dtype=result.dtype)
         self.allocated = [self.transformed, self.products, self.result]
         self.statements: list[Stmt] = []
         needed = [images, self.known(whole[1] + 2), self.known(whole[2] + 2), channels]
@@ -254,9 +260,11 @@ class _Maker:
         """An extent, simplified."""
         return self.analyzer.simplify(extent)
 
-    def buffer(self, shape: Sequence[Extent], name: str, scope: str = "global") -> Buffer:
-        """A float32 buffer."""
-        return decl_buffer([_extent(extent) for extent in shape], "float32", name, scope=scope)
+    def buffer(
+        self, shape: Sequence[Extent], name: str, scope: str = "global", dtype: DataType | str = "float32"
+    ) -> Buffer:
+        """A buffer, of float32 unless said otherwise."""
+        return decl_buffer([_extent(extent) for extent in shape], dtype, name, scope=scope)
 
     def block(self, name: str, extents: Sequence[Extent], make: Callable[[list[Var]], tuple], summed: int = 0) -> Stmt:
         """A nest of loops around a block whose fields `make` gives: reads, writes, body, buffers and init."""
@@ -276,14 +284,14 @@ class _Maker:
         """A copy of the elements that the source has; zeros elsewhere."""
 
         def make(axes: list[Var]) -> tuple:
-            value: PrimExpr = BufferLoad(source, axes)
+            value: PrimExpr = ops.cast(target.dtype, BufferLoad(source, axes))
             outside = [
                 ops.less(axis, have)
                 for axis, have, want in zip(axes, source.shape, target.shape, strict=True)
                 if not self.analyzer.can_prove_greater_equal(have - want, 0)
             ]
             if outside:
-                value = if_then_else(functools.reduce(ops.logical_and, outside), value, FloatImm("float32", 0.0))
+                value = if_then_else(functools.reduce(ops.logical_and, outside), value, const(0, target.dtype))
             point = [BufferRegion.from_point(buffer, axes) for buffer in (source, target)]
             return [point[0]], [point[1]], BufferStore(target, value, axes), [], None
 
@@ -325,7 +333,8 @@ class _Maker:
             half = self.buffer([size, size, lanes], "half", "local")
 
             def load(row: PrimExpr, column: PrimExpr, lane: Var) -> PrimExpr:
-                return BufferLoad(data, [image, down * step + row, across * step + column, first + lane])
+                place = [image, down * step + row, across * step + column, first + lane]
+                return ops.cast("float32", BufferLoad(data, place))
 
             def save(row: PrimExpr, column: PrimExpr, lane: Var, value: PrimExpr) -> Stmt:
                 return BufferStore(self.transformed, value, [row, column, tile, first + lane])
@@ -351,7 +360,8 @@ class _Maker:
                 return BufferLoad(self.products, [row, column, tile, first + lane])
 
             def save(row: PrimExpr, column: PrimExpr, lane: Var, value: PrimExpr) -> Stmt:
-                return BufferStore(self.result, value, [image, down * step + row, across * step + column, first + lane])
+                place = [image, down * step + row, across * step + column, first + lane]
+                return BufferStore(self.result, ops.cast(self.result.dtype, value), place)
 
             body = self.transform(matrices(step)[0], load, save, line, half)
             reads = [_region(self.products, [_index(0), _index(0), tile, first], [size, size, 1, lanes])]

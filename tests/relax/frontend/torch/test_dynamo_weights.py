@@ -122,6 +122,18 @@ def test_convolutions(layer):
         assert_same(run(x), model(x), rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_convolutions_of_half_precision(dtype):
+    # Transformed weights are float32.
+    model, x = nn.Conv2d(64, 64, 3, padding=1).to(dtype).eval(), torch.randn(1, 64, 28, 28).to(dtype)
+    run = torch.compile(model, backend=dynamo.backend)
+    with torch.no_grad():
+        for _ in range(2):
+            expected = copy.deepcopy(model).double()(x.double())
+            assert_same(run(x).double(), expected, rtol=torch.finfo(dtype).eps, atol=1e-3)
+            model.weight.mul_(0.5)
+
+
 def test_weights_are_laid_out_apart():
     module = from_source(
         """
