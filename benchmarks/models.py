@@ -9,7 +9,8 @@ file as it comes, and takes from there what an earlier run with the same batch, 
 With `--isa avx2` nobody is to use more than AVX2: OneIR compiles for `llvm -mcpu=haswell`, and variables tell
 oneDNN, which PyTorch and OpenVINO compute with, and PyTorch's own kernels. ONNX Runtime has no switch: it looks at the
 processor, so its figures are those of all that the processor can do. `--write-docs` then writes the table into
-docs/speed.md.
+docs/speed.md. `--dtype bfloat16` compares models whose weights and values are that; ONNX Runtime lacks most
+operators for it. Errors are from float32 weights; its table is a section of docs/speed.md, too.
 """
 
 from __future__ import annotations
@@ -37,12 +38,16 @@ HELD_TO = {
 """Instruction sets: the target of OneIR, and the variables that tell others."""
 
 
+DTYPES = ("float32", "bfloat16", "float16")
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description=__doc__)
     parser.add_argument("--models", nargs="+", choices=["all", *MODELS], default=list(FEW))
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=list(PEERS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--dtype", choices=DTYPES, default="float32", help="of weights, and of what is computed")
     parser.add_argument("--seq", type=int, default=128, help="tokens of a sequence")
     parser.add_argument("--rounds", type=int, default=7, help="turns that each contestant gets")
     parser.add_argument(
@@ -69,6 +74,8 @@ class Kept:
         self.path, self.how = path, [options.batch, options.seq, options.rounds]
         if options.isa:
             self.how.append(options.isa)
+        if options.dtype != "float32":
+            self.how.append(options.dtype)
         lines = path.read_text().splitlines() if path is not None and path.exists() else []
         found = [json.loads(line) for line in lines]
         self.rows = [Measured(**row["measured"]) for row in found if row["how"] == self.how]
@@ -124,12 +131,15 @@ def main() -> None:
     options = arguments()
     target, variables = HELD_TO[options.isa] if options.isa else ("llvm", {})
     os.environ.update(variables)  # which the contestants' processes inherit
+    section = [f"--isa {options.isa}"] * bool(options.isa) + [f"--dtype {options.dtype}"] * (options.dtype != "float32")
     kept = Kept(options.keep, options)
     results: list[Measured] = []
     models = list(MODELS) if "all" in options.models else options.models
     for name in [options.profile] if options.profile else models:
         with tempfile.TemporaryDirectory() as folder:
-            case = Case("benchmarks.zoo:Subject", (name, options.batch, options.seq), Path(folder), target)
+            case = Case(
+                "benchmarks.zoo:Subject", (name, options.batch, options.seq, options.dtype), Path(folder), target
+            )
             if options.profile:
                 show_profile(name, options, case)
                 continue
@@ -140,10 +150,11 @@ def main() -> None:
     print(failures(results), end="")
     summaries = [summary(results, threads) for threads in options.threads if results]
     print("\n".join(summaries))
-    if options.write_docs and results and options.isa:
+    if options.write_docs and results and section:
         told = " ".join(f"{name}={value}" for name, value in variables.items())
-        how = f"OneIR for `{target}`, the others with `{told}`; {options.rounds} rounds.\n\n"
-        write_section(f"benchmarks.models --isa {options.isa} --write-docs", how + comparison(results))
+        held = f"OneIR for `{target}`, the others with `{told}`; " if told else ""
+        how = f"{held}{options.rounds} rounds.\n\n{comparison(results)}\n{failures(results)}"
+        write_section(f"benchmarks.models {' '.join(section)} --write-docs", how)
     elif options.write_docs and results:
         print(f"written: {write_docs(results, options.batch, options.seq, options.rounds, summaries)}")
 

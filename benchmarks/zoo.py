@@ -9,6 +9,7 @@ the same seed; the two small classifiers of clothes are the trained ones.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -305,11 +306,24 @@ Extents = dict[int, torch.export.Dim]
 """Dimensions of inputs whose extents stay symbolic."""
 
 
-class Subject:
-    """A model as what `oneir.bench` compares."""
+class Narrow(nn.Module):
+    """A model with weights and values of a shorter dtype, which takes and returns float32."""
 
-    def __init__(self, name: str, batch: int, seq: int):
-        self.module, self.tensors = MODELS[name].make(batch, seq)
+    def __init__(self, model: nn.Module, dtype: torch.dtype):
+        super().__init__()
+        self.model, self.dtype = model.to(dtype), dtype
+
+    def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
+        return self.model(*(x.to(self.dtype) if x.is_floating_point() else x for x in inputs)).float()
+
+
+class Subject:
+    """A model as what `oneir.bench` compares, with weights and values of a dtype."""
+
+    def __init__(self, name: str, batch: int, seq: int, dtype: str = "float32"):
+        self.wide, self.tensors = MODELS[name].make(batch, seq)
+        narrow = dtype != "float32"
+        self.module = Narrow(copy.deepcopy(self.wide), getattr(torch, dtype)) if narrow else self.wide
 
     def call(self) -> tuple[nn.Module, tuple[torch.Tensor, ...], dict[str, Any]]:
         """The module, and what to call it with."""
@@ -321,8 +335,8 @@ class Subject:
 
     @torch.inference_mode()
     def exact(self) -> torch.Tensor:
-        """What PyTorch computes in float64."""
-        return self.module.double()(*(x.double() if x.is_floating_point() else x for x in self.tensors))
+        """What PyTorch computes in float64, from weights in float32."""
+        return self.wide.double()(*(x.double() if x.is_floating_point() else x for x in self.tensors))
 
     def save_onnx(self, path: Path, extents: Extents | None = None) -> None:
         """Writes the model in ONNX; `extents` as for `graph`."""
