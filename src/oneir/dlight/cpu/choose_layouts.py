@@ -48,8 +48,8 @@ from ...tir.transform.simplify import SimplifyConfig, simplify
 from ...topi import transpose
 from ..analysis.contraction import dot_length, operands
 from ..analysis.leaves import extent_of, is_copy, leaves, plain_schedule, variables
-from .contraction import panel_for
 from .depthwise import group_of, panel_of_group
+from .register_tile import panel_for
 from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
 

@@ -33,7 +33,8 @@ from ...tir.transform.loop_partition import HINT
 from ..analysis.contraction import is_contraction, operands, panel_width
 from ..analysis.leaves import Leaf, leaves, variables
 from .base import CPUScheduleRule, parallelize
-from .contraction import follows, in_vectors, variables_of
+from .contraction import follows, in_vectors
+from .contraction_axes import variables_of
 from .spatial import inline_elementwise, schedule_leaf
 
 MOST_COLUMNS = 8

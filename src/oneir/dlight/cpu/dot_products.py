@@ -22,7 +22,8 @@ from ...tir.stmt import BufferStore
 from ..analysis.contraction import is_contraction, operands
 from ..analysis.leaves import Leaf, leaves, variables
 from .base import CPUScheduleRule, largest_divisor, parallelize
-from .contraction import follows, in_vectors, variables_of
+from .contraction import follows, in_vectors
+from .contraction_axes import variables_of
 from .spatial import inline_elementwise, schedule_leaf
 
 FEW_ROWS = 4

@@ -23,7 +23,7 @@ from ...tir.tensor_intrin.x86 import BFLOAT16_DOT_16x2_INTRIN
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule
-from .contraction import variables_of
+from .contraction_axes import variables_of
 from .integer_dots import unroll_and_vectorize
 from .prefetch import with_prefetches
 from .spatial import schedule_leaf

@@ -37,7 +37,7 @@ from ...tir.tensor_intrin.x86 import (
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, leaves
 from .base import CPUScheduleRule, parallelize
-from .contraction import variables_of
+from .contraction_axes import variables_of
 from .prefetch import with_prefetches
 from .whole_tiles import computing_whole_tiles
 

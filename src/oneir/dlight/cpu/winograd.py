@@ -46,7 +46,7 @@ from ...tir.stmt import (
 )
 from ...tir.stmt_functor import loads, substitute
 from ..analysis.leaves import extent_of, variables
-from .contraction import panel_of_rows
+from .register_tile import panel_of_rows
 
 Extent = int | PrimExpr
 

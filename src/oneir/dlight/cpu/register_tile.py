@@ -1,0 +1,178 @@
+"""The tile of a contraction that stays in registers: that of the least estimated time.
+
+A step of the sum multiplies the vectors of one operand with the elements of a few rows of the other. More rows use each
+vector more often, and more vectors each element; the sums of both have to fit into the registers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...ir.expr import Var, as_int
+from ...target.cpu import CPUInfo
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.stmt import Block
+from ..analysis.contraction import operands
+from ..analysis.leaves import Leaf, extent_of
+from .contraction_axes import ROWS_IF_UNKNOWN, Axes, variables_of, vector_operand
+
+
+@dataclass(slots=True)
+class Tile:
+    """Elements of each axis that one step of the kernel computes."""
+
+    vector: int
+    rows: int
+    columns: int
+
+
+def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
+    """The tile with the least estimated time for the whole contraction (`step_time`); None where there is no tile."""
+    itemsize = leaf.block.writes[0].buffer.dtype.itemsize
+    lanes = max(1, info.vector_bytes // itemsize)
+    extent = leaf.extents[axes.vector]
+    if axes.panel and extent is None:
+        extent = ROWS_IF_UNKNOWN
+    if extent is None or extent < 2:
+        return None
+    widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
+    depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction) // (1 if axes.dots is None else axes.dots.length)
+    rows = 1 if axes.rows is None else leaf.extents[axes.rows] or ROWS_IF_UNKNOWN
+    columns = 1 if axes.columns is None else leaf.extents[axes.columns] or 1
+    # Without columns, rows need not be divided evenly.
+    row_tiles = range(1, min(rows, MOST_ROWS) + 1) if columns == 1 else _divisors(rows, MOST_ROWS)
+    tiles = [
+        Tile(width, row_tile, column_tile)
+        for width in widths
+        for row_tile in row_tiles
+        for column_tile in _divisors(columns, 8)
+    ]
+
+    def time(tile: Tile) -> tuple[float, int]:
+        vectors = -(-tile.vector // lanes) * tile.columns
+        count = -(-extent // tile.vector) * -(-rows // tile.rows) * -(-columns // tile.columns)
+        return count * step_time(tile.rows, vectors, depth * tile.vector * itemsize, info), -tile.rows * vectors
+
+    fitting = [t for t in tiles if in_registers(t.rows, -(-t.vector // lanes) * t.columns, info)]
+    return min(fitting, key=time, default=None)
+
+
+MOST_ROWS, MOST_VECTORS = 16, 8
+"""Limits of a tile. Eight sums keep the processor busy (`FMAS_PER_CYCLE` times `FMA_LATENCY`); much larger tiles only
+make the code of the unrolled loops longer."""
+
+
+def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
+    """Whether the sums of a tile fit into the registers, beside the vectors of one step and one broadcast element."""
+    return rows * vectors + vectors + 1 <= info.vector_registers
+
+
+# A machine for which `step_time` estimates. What counts are the ratios: they choose a tile, and no time is promised.
+
+FMAS_PER_CYCLE, LOADS_PER_CYCLE, FMA_LATENCY = 2, 2, 4
+"""Vector instructions that start in a cycle, and cycles until a sum can be added to.
+
+From A. Fog, Instruction tables: Intel's server processors since Skylake, AMD's since Zen 3. Zen 4 does half of it with
+vectors of 64 bytes, loads from the second-level cache included, so its ratios are the same. Arm was not measured.
+"""
+
+L2_CYCLES, WAITING_CYCLES, L3_CYCLES = 1.0, 2.0, 4.0
+"""Cycles for a vector from the second-level cache, from there if it was not fetched ahead, and for 64 bytes from
+further away.
+
+Measured on Zen 5 with matrix-vector products of 256 KiB to 64 MiB, whose time is that of reading the matrix. One core
+of Zen 4 reads a vector of 64 bytes in 2.0 cycles from its second-level cache, in 2.4 from the third, in 8 from memory;
+so 4.0 stands for a third level that other cores use as well, and for memory.
+"""
+
+ROW_COST, VECTOR_COST = 0.05, 0.1
+"""Cycles that each row and each cycle of waiting adds: they choose the smaller of two tiles of the same estimated time.
+
+Set by hand and not measured. That smaller tiles are faster then, by a few percent, was measured for the products of
+BERT-base and ResNet-50 on Zen 5.
+"""
+
+
+def step_time(rows: int, vectors: int, panel: int, info: CPUInfo) -> float:
+    """Estimated cycles for one step along the reduction of a tile of `rows` by `vectors` sums.
+
+    A step is as slow as the slowest of its products, its load instructions, reading its vectors, and the wait for the
+    sums of the step before. `panel` is the size in bytes of the panel of vectors, which all row tiles read; beyond half
+    of the second-level cache it is taken not to stay there, beside the other operand and the result. A tile whose
+    products take less time than reading its vectors asks for these before the processor has fetched them ahead.
+    """
+    products, loads = rows * vectors / FMAS_PER_CYCLE, (rows + vectors) / LOADS_PER_CYCLE
+    too_early = max(products, FMA_LATENCY) < vectors * L2_CYCLES
+    cycles = WAITING_CYCLES if too_early else L2_CYCLES
+    if 2 * panel > info.l2_bytes:
+        cycles = max(cycles, L3_CYCLES * info.vector_bytes / 64)
+    reading = cycles * vectors
+    return max(products, loads, reading, FMA_LATENCY) + ROW_COST * rows + VECTOR_COST * reading
+
+
+def vector_widths(extent: int, lanes: int) -> list[int]:
+    """How many elements of an axis may be one step: whole registers, or else as large a part of one as divides it."""
+    if extent % lanes == 0:
+        return [vectors * lanes for vectors in range(1, 9) if extent // lanes % vectors == 0]
+    part = min(extent & -extent, lanes)
+    return [part] if part > 1 else []
+
+
+def _divisors(extent: int, most: int) -> list[int]:
+    return [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
+
+
+def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
+    """Whether the operand of the vectors stays in the second-level cache while all rows run past it."""
+    vector = vector_operand(leaf)
+    size = vector.buffer.dtype.itemsize
+    for extent in vector.buffer.shape:
+        size *= as_int(extent) or ROWS_IF_UNKNOWN
+    return 2 * size <= info.l2_bytes
+
+
+def panel_for(block: Block, channel: Var, info: CPUInfo, steps: int = 1) -> int | None:
+    """How many elements a panel of weights has along an axis; None for an axis of unknown extent.
+
+    `steps` is how many products of a sum one instruction computes.
+    """
+    extents = {iv.var: as_int(extent_of(iv)) for iv in block.iter_vars}
+    found = operands(block)
+    extent = extents[channel]
+    if found is None or extent is None:
+        return None
+    rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
+    depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
+    return panel_of_rows(rows, extent, -(-depth // steps), info, sum_bytes(block.writes[0].buffer))
+
+
+def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: int) -> int:
+    """The width of panels with which so many rows of a product are computed fastest."""
+    lanes = max(1, info.vector_bytes // itemsize)
+
+    def time(vectors: int) -> tuple[float, int]:
+        best = min(
+            (
+                -(-rows // count) * step_time(count, vectors, depth * vectors * lanes * itemsize, info)
+                for count in range(1, min(rows, MOST_ROWS) + 1)
+                if in_registers(count, vectors, info)
+            ),
+            default=math.inf,
+        )
+        return -(-extent // (vectors * lanes)) * best, -vectors
+
+    return lanes * min(range(1, MOST_VECTORS + 1), key=time)
+
+
+def sum_bytes(result: Buffer) -> int:
+    """The size of a sum in registers: those of short floats are float32 (`WideSums`)."""
+    return max(result.dtype.itemsize, 4) if result.dtype.is_float else result.dtype.itemsize
+
+
+def _gives_rows(block: Block, found: tuple[BufferLoad, BufferLoad], var: Var, channel: Var) -> bool:
+    """Whether an axis indexes the result and the operand without the channel, but not the other operand."""
+    data, weight = found if channel in variables_of(found[1]) else found[::-1]
+    spatial = any(iv.var is var and iv.iter_type == IterVar.DataPar for iv in block.iter_vars)
+    return spatial and var in variables_of(data) and var not in variables_of(weight)
