@@ -18,7 +18,7 @@ from oneir.testing import interpret
 from oneir.tir import PrimFunc
 
 AVX2 = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
-ROWS, DEPTH = 9, 24
+ROWS, DEPTH = 9, 8
 
 
 def product(columns: int, dtype: str, rows: int = ROWS) -> PrimFunc:
@@ -61,7 +61,7 @@ def test_rows_are_widened_once(dtype: str, target: Target) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-@pytest.mark.parametrize("rows", [1, ROWS, 40])
+@pytest.mark.parametrize("rows", [1, ROWS, 20])
 def test_the_numbers(dtype: str, rows: int) -> None:
     rng, func = np.random.default_rng(1), product(256, dtype, rows)
     a, b = (rng.standard_normal(shape).astype(numpy_dtype(dtype)) for shape in ((rows, DEPTH), (DEPTH, 256)))
