@@ -153,7 +153,7 @@ def main() -> None:
     if options.write_docs and results and section:
         told = " ".join(f"{name}={value}" for name, value in variables.items())
         held = f"OneIR for `{target}`, the others with `{told}`; " if told else ""
-        how = f"{held}{options.rounds} rounds.\n\n{comparison(results)}\n{failures(results)}"
+        how = f"{held}{options.rounds} rounds.\n\n{comparison(results)}"
         write_section(f"benchmarks.models {' '.join(section)} --write-docs", how)
     elif options.write_docs and results:
         print(f"written: {write_docs(results, options.batch, options.seq, options.rounds, summaries)}")
