@@ -5,27 +5,19 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from processors import target_with
 
 import oneir
 from oneir import relax
 from oneir.ir import IRModule
 from oneir.relax import op
 from oneir.target import Target
-from oneir.target.cpu import cpu_info, enabled_features
 
 TARGETS = {
     "this machine": ("llvm", ()),
     "AVX2": ("llvm -mcpu=x86-64-v3", ("avx2", "fma", "bmi2")),
     "dot products": ("llvm -mcpu=znver4", ("avx512f", "avx512vl", "avx512bf16", "vaes", "clwb")),
 }
-
-
-def target_of(name: str) -> Target:
-    text, needed = TARGETS[name]
-    here = Target("llvm")
-    if needed and (cpu_info(here).arch != "x86_64" or not enabled_features(here, needed) >= set(needed)):
-        pytest.skip(f"the processor lacks one of {needed}")
-    return Target(text)
 
 
 def random(*shape: int) -> np.ndarray:
@@ -53,7 +45,7 @@ def run(mod: IRModule, target: Target | str, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(64, 128, 96), (7, 30, 33), (5, 9, 16), (1, 64, 48)])
 def test_matrix_products(name: str, transposed: bool, rows: int, depth: int, columns: int) -> None:
-    target = target_of(name)
+    target = target_with(*TARGETS[name])
     x, w = random(rows, depth), random(depth, columns)
     expected = np.maximum(x.astype("float64") @ w.astype("float64"), 0).astype(ml_dtypes.bfloat16)
     given = np.ascontiguousarray(x.T) if transposed else x
@@ -63,7 +55,7 @@ def test_matrix_products(name: str, transposed: bool, rows: int, depth: int, col
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_number_of_rows(name: str) -> None:
     w = random(64, 80)
-    built = relax.build(product(oneir.tir.Var("n", "int64"), w), target_of(name))
+    built = relax.build(product(oneir.tir.Var("n", "int64"), w), target_with(*TARGETS[name]))
     main = relax.VirtualMachine(built, oneir.cpu())["main"]
     for rows in (1, 6, 17, 33):
         x = random(rows, 64)
@@ -73,7 +65,7 @@ def test_any_number_of_rows(name: str) -> None:
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_convolutions(name: str) -> None:
-    target = target_of(name)
+    target = target_with(*TARGETS[name])
     x, w = random(1, 16, 9, 14), random(40, 16, 3, 3)
     builder = relax.BlockBuilder()
     data = relax.Var("x", relax.TensorStructInfo(x.shape, "bfloat16"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from processors import target_with
 
 import oneir
 from oneir import relax
@@ -11,7 +12,6 @@ from oneir.dlight.cpu.relayout import WordPanels
 from oneir.ir import IRModule
 from oneir.relax import op
 from oneir.target import Target
-from oneir.target.cpu import cpu_info, enabled_features
 
 TARGETS = {
     "this machine": ("llvm", ()),
@@ -19,14 +19,6 @@ TARGETS = {
     "vectors of 32 bytes": ("llvm -mcpu=znver4 -vector-width=256", ("avx512vnni", "avx512vl", "avx512bf16")),
     "no instructions for bytes": ("llvm -mcpu=x86-64-v2", ("sse4.2",)),
 }
-
-
-def target_of(name: str) -> Target:
-    text, needed = TARGETS[name]
-    here = Target("llvm")
-    if needed and (cpu_info(here).arch != "x86_64" or not enabled_features(here, needed) >= set(needed)):
-        pytest.skip(f"the processor lacks one of {needed}")
-    return Target(text)
 
 
 def computed(mod: IRModule, target: Target, x: np.ndarray) -> np.ndarray:
@@ -67,7 +59,7 @@ def expected(x: np.ndarray, w: np.ndarray, strides: tuple[int, int], padding: in
     [(64, 64, 1, (1, 1), 0), (12, 35, 3, (2, 1), 1), (3, 8, 3, (1, 1), 1), (16, 100, 2, (2, 2), 0)],
 )
 def test_convolutions_are_exact(name, channels: int, outputs: int, kernel: int, strides, padding: int) -> None:
-    target, rng = target_of(name), np.random.default_rng(1)
+    target, rng = target_with(*TARGETS[name]), np.random.default_rng(1)
     x = rng.integers(0, 256, (2, channels, 9, 14)).astype("uint8")
     w = rng.integers(-128, 128, (outputs, channels, kernel, kernel)).astype("int8")
     # Bytes at the ends of their range, where sums in 16 bits saturate.
@@ -79,7 +71,7 @@ def test_convolutions_are_exact(name, channels: int, outputs: int, kernel: int, 
 @pytest.mark.parametrize("name", TARGETS)
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 48), (7, 20, 33), (40, 128, 96), (5, 9, 16)])
 def test_matrix_products_are_exact(name: str, rows: int, depth: int, columns: int) -> None:
-    target, rng = target_of(name), np.random.default_rng(2)
+    target, rng = target_with(*TARGETS[name]), np.random.default_rng(2)
     x = rng.integers(0, 256, (rows, depth)).astype("uint8")
     w = rng.integers(-128, 128, (depth, columns)).astype("int8")
     result = computed(product(rows, w), target, x)
@@ -88,7 +80,7 @@ def test_matrix_products_are_exact(name: str, rows: int, depth: int, columns: in
 
 @pytest.mark.parametrize("name", TARGETS)
 def test_any_number_of_rows(name: str) -> None:
-    target, rng = target_of(name), np.random.default_rng(3)
+    target, rng = target_with(*TARGETS[name]), np.random.default_rng(3)
     w = rng.integers(-128, 128, (64, 80)).astype("int8")
     main = relax.VirtualMachine(relax.build(product(oneir.tir.Var("n", "int64"), w), target), oneir.cpu())["main"]
     for rows in (0, 1, 6, 17, 33):
