@@ -269,8 +269,10 @@ def compare(path: Path, options: argparse.Namespace, target: str | None) -> dict
             TOKENS,
             CONTEXT,
             options.rounds,
-            lambda step: None,
+            lambda step: print(step, file=sys.stderr),
             Path(folder),
+            unmeasured={prompt for _, prompt in TASKS.values()}
+            - {prompt for kind, prompt in TASKS.values() if kind == "prefill"},
             target=target,
             processor_time=options.processor_time,
         )
@@ -280,8 +282,9 @@ def compare(path: Path, options: argparse.Namespace, target: str | None) -> dict
     bandwidth: dict[str, float] = {}
     for task, (kind, prompt) in TASKS.items():
         for one in found:
-            if one.prompt == prompt and one.prefill_seconds and one.token_seconds:
-                rate = 1 / one.token_seconds if kind == "decode" else prompt / one.prefill_seconds
+            seconds = one.token_seconds if kind == "decode" else one.prefill_seconds
+            if one.prompt == prompt and seconds:
+                rate = (1 if kind == "decode" else prompt) / seconds
                 speed["ours" if one.peer == "oneir" else one.peer][task] = rate
         ours = next(one for one in found if one.peer == "oneir" and one.prompt == prompt)
         own, peer = speed["ours"][task], speed["llama.cpp"].get(task)

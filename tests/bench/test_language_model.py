@@ -14,7 +14,7 @@ from small_decoders import saved
 from benchmarks.llm import Shape, write_gguf
 from oneir.bench.compare import environment
 from oneir.bench.contestant import OneIRDecoder
-from oneir.bench.language_model import Generated, bytes_of_token, opened
+from oneir.bench.language_model import Generated, bytes_of_token, compare, opened
 from oneir.bench.table import generated
 from oneir.bench.worker import Failed, Worker
 from oneir.runtime.error import UnsupportedError
@@ -83,15 +83,35 @@ def test_long_prompts_are_computed_in_parts_and_what_is_computed_again_replaces_
 def test_a_process_reads_a_prompt_and_generates(model: Path, tmp_path: Path) -> None:
     with Worker(environment(1, tmp_path), tmp_path / "log", 300) as worker:
         assert worker.ask("load_decoder", peer="oneir", path=str(model), context=64) > 0
-        worker.ask("warm_up", prompt=[5] * 40)
-        prefill, decode = worker.ask("generate", prompt=[5] * 40, answer=[6, 7, 8], seconds=0)
-        assert len(prefill) == len(decode) == 1 and prefill[0] > 0 and decode[0] > 0
+        for seconds in (
+            worker.ask("read", prompt=[5] * 40, seconds=0),
+            worker.ask("answer", tokens=[6], start=40, seconds=0),
+        ):
+            assert len(seconds) == 1 and seconds[0] > 0
         assert worker.ask("load_decoder", peer="oneir", path=str(model), context=64, target="llvm") > 0
-        for times in worker.ask("generate", prompt=[5] * 40, answer=[6] * 20, seconds=0, processor_time=True):
-            assert len(times) == 1 and times[0] >= 0
+        (seconds,) = worker.ask("read", prompt=[5] * 40, seconds=0, processor_time=True)
+        assert seconds >= 0
         assert worker.ask("read_speed") > 1e8
         with pytest.raises(Failed, match=r"missing\.gguf"):
             worker.ask("load_decoder", peer="oneir", path=str(tmp_path / "missing.gguf"), context=64)
+
+
+def test_a_prompt_whose_time_is_not_asked_is_read_once(model: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def ask(self: Worker, command: str, **arguments: Any) -> Any:
+        text = arguments.get("prompt") or arguments.get("tokens") or ()
+        asked.append((command, len(text)))
+        return [1e-3 * len(text)] if text else 1e9
+
+    monkeypatch.setattr(Worker, "ask", ask)
+    found = compare(model, opened(model), ["oneir"], 1, [4, 16], 2, 64, 3, lambda step: None, tmp_path, unmeasured=[16])
+    turns = [turn for turn in asked if turn[0] in ("read", "answer")]
+    assert turns == [("read", 16)] + [("answer", 2)] * 3 + [("read", 4), ("answer", 2)] * 3
+    assert [(one.prompt, one.prefill_seconds, one.token_seconds) for one in found] == [
+        (4, 4e-3, 2e-3),
+        (16, None, 2e-3),
+    ]
 
 
 def test_the_table_has_speeds_and_their_share_of_reading_alone() -> None:

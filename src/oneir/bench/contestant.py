@@ -350,29 +350,31 @@ class _Commands:
         self.decoder.run([1], 0)
         return time.perf_counter() - start
 
-    def warm_up(self, prompt: list[int]) -> None:
-        """Computes a prompt, so that what is kept of it has its memory."""
-        self.decoder.run(prompt, 0)
-
-    def generate(
-        self, prompt: list[int], answer: list[int], seconds: float, processor_time: bool = False
-    ) -> list[list[float]]:
-        """The seconds of a prompt, and those of a token of the answer after it, again and again for about so long.
+    def read(self, prompt: list[int], seconds: float, processor_time: bool = False) -> list[float]:
+        """The seconds that a prompt takes, again and again for about so long, at least once.
 
         They are those of the clock, or those that this process had a processor.
         """
-        clock = time.process_time if processor_time else time.perf_counter
-        prefill: list[float] = []
-        decode: list[float] = []
-        end = time.perf_counter() + seconds
-        while not prefill or time.perf_counter() < end:
-            start = clock()
-            self.decoder.run(prompt, 0)
-            prefill.append(clock() - start)
-            for place, token in enumerate(answer, len(prompt)):
+        return self._timed(lambda: self.decoder.run(prompt, 0), seconds, processor_time)
+
+    def answer(self, tokens: list[int], start: int, seconds: float, processor_time: bool = False) -> list[float]:
+        """The seconds that each of these tokens takes after what was read up to `start`, as `read` tells them."""
+
+        def follow() -> None:
+            for place, token in enumerate(tokens, start):
                 self.decoder.run([token], place)
-            decode.append((clock() - start - prefill[-1]) / len(answer))
-        return [prefill, decode]
+
+        return [time / len(tokens) for time in self._timed(follow, seconds, processor_time)]
+
+    @staticmethod
+    def _timed(run: Run, seconds: float, processor_time: bool) -> list[float]:
+        clock, times = time.process_time if processor_time else time.perf_counter, list[float]()
+        end = time.perf_counter() + seconds
+        while not times or time.perf_counter() < end:
+            start = clock()
+            run()
+            times.append(clock() - start)
+        return times
 
     def read_speed(self) -> float:
         """The bytes a second that reading memory reaches at this moment."""

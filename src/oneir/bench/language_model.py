@@ -6,7 +6,8 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Container, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,7 +35,7 @@ class Generated:
     tokens: int
     peer: str
     prefill_seconds: float | None = None
-    """Of the whole prompt: the logits of the first token of the answer are there."""
+    """Of the whole prompt: the logits of the first token of the answer are there. None, too, if it was not asked."""
     token_seconds: float | None = None
     """Of each further token."""
     bytes_of_token: float | None = None
@@ -92,7 +93,10 @@ class _Contestant:
     load_seconds: float | None = None
     peak_bytes: int | None = None
     failure: str | None = None
-    seconds: dict[int, list[list[float]]] = field(default_factory=dict)
+    standing: int = 0
+    """The length of the prompt that it has read."""
+    reading: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    answering: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
 
     def attempt(self, action: Callable[[], None]) -> None:
         """Does something, unless the contestant has failed, or does then."""
@@ -116,13 +120,15 @@ def compare(
     step: Step,
     folder: Path,
     *,
+    unmeasured: Container[int] = (),
     target: str | None = None,
     processor_time: bool = False,
 ) -> list[Generated]:
     """Lets contestants, each in a process with so many threads, read prompts and generate, in turns.
 
-    Tokens are random and the same for all; `folder` takes the logs. `model` is what `opened` gave for the path. OneIR
-    compiles it for a `target`, if there is one. With `processor_time`, seconds are those that a process computes.
+    Tokens are random and the same for all; `folder` takes the logs. `model` is what `opened` gave for the path. How
+    long the `unmeasured` prompts take is not asked, so that they are read once only. OneIR compiles it for a `target`,
+    if there is one. With `processor_time`, seconds are those that a process computes.
     """
     rng = np.random.default_rng(1)
     answer = rng.integers(3, model.config.vocab_size, tokens).tolist()
@@ -152,14 +158,14 @@ def compare(
             )
             contestant.compile_seconds = compile_seconds if contestant.peer == "oneir" else None
         machine, speeds = worker("machine"), list[float]()
-        for number in range(rounds):
-            step(f"round {number + 1} of {rounds}, {count}")
-            for prompt, text in texts.items():
+        for prompt, text in sorted(texts.items(), reverse=True):  # the longest one was just read
+            for number in range(rounds):
+                step(f"prompt of {prompt}, round {number + 1} of {rounds}, {count}")
                 # Nobody always follows the same one.
                 for contestant in contestants[number % len(peers) :] + contestants[: number % len(peers)]:
                     contestant.attempt(
-                        lambda one=contestant, prompt=prompt, text=text: _turn(
-                            one, prompt, text, answer, processor_time
+                        lambda one=contestant, text=text, read=prompt not in unmeasured: _turn(
+                            one, text, read, answer, processor_time
                         )
                     )
                 speeds.append(machine.ask("read_speed"))
@@ -169,13 +175,20 @@ def compare(
 def _load(contestant: _Contestant, path: Path, context: int, target: str | None, longest: list[int]) -> None:
     ask = contestant.worker.ask
     contestant.load_seconds = ask("load_decoder", peer=contestant.peer, path=str(path), context=context, target=target)
-    ask("warm_up", prompt=longest)
+    ask("read", prompt=longest, seconds=0)  # what is kept of a prompt gets its memory
+    contestant.standing = len(longest)
 
 
-def _turn(contestant: _Contestant, prompt: int, text: list[int], answer: list[int], processor_time: bool) -> None:
-    found = contestant.worker.ask("generate", prompt=text, answer=answer, seconds=0.3, processor_time=processor_time)
-    for seconds, more in zip(contestant.seconds.setdefault(prompt, [[], []]), found, strict=True):
-        seconds += more
+def _turn(contestant: _Contestant, text: list[int], read: bool, answer: list[int], processor_time: bool) -> None:
+    ask, prompt = contestant.worker.ask, len(text)
+    if read or contestant.standing != prompt:
+        seconds = ask("read", prompt=text, seconds=0.2, processor_time=processor_time)
+        contestant.standing = prompt
+        if read:
+            contestant.reading[prompt] += seconds
+    contestant.answering[prompt] += ask(
+        "answer", tokens=answer, start=prompt, seconds=0.2, processor_time=processor_time
+    )
     contestant.peak_bytes = contestant.worker.ask("peak_memory")
     time.sleep(0.05)  # threads that wait for more work spin for a while
 
@@ -183,7 +196,8 @@ def _turn(contestant: _Contestant, prompt: int, text: list[int], answer: list[in
 def _result(one: _Contestant, model: Decoder, threads: int, prompt: int, tokens: int, read_speed: float) -> Generated:
     found = Generated(threads, prompt, tokens, one.peer, failure=one.failure)
     if one.failure is None:
-        found.prefill_seconds, found.token_seconds = map(statistics.median, one.seconds[prompt])
+        found.prefill_seconds = statistics.median(one.reading[prompt]) if prompt in one.reading else None
+        found.token_seconds = statistics.median(one.answering[prompt])
         found.compile_seconds, found.load_seconds = one.compile_seconds, one.load_seconds
         found.peak_bytes = one.peak_bytes
         if one.peer == "oneir":
