@@ -42,6 +42,7 @@ STATEFUL = frozenset(
         "RLock",
         "Lock",
         "SourceMap",
+        "Walks",
         "WeakKeyDictionary",
         "WeakSet",
         "WeakValueDictionary",

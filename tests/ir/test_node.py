@@ -221,6 +221,40 @@ def test_nodes_without_children_come_to_a_generic_visit_of_ones_own():
     assert Mapper()(tree) is tree
 
 
+def test_a_visit_of_ones_own_is_called_for_every_child_and_may_go_on():
+    seen: list[str] = []
+
+    class Show(Visitor):
+        def visit(self, node: Node) -> None:
+            seen.append(type(node).__name__)
+            super().visit(node)
+
+    class Grow(Mapper):
+        def visit(self, node: Node) -> Node:
+            new = super().visit(node)
+            return Leaf(new.value + 1) if isinstance(new, Leaf) else new
+
+    tree = Tree(Leaf(1), Shared(Leaf(2)), more=[Leaf(3)], named={"a": Leaf(4)})
+    Show()(tree)
+    assert seen == ["Tree", "Leaf", "Shared", "Leaf", "Leaf", "Leaf"]
+    new = Grow()(tree)
+    assert (new.left.value, new.right.value.value, new.more[0].value, new.named["a"].value) == (2, 3, 4, 5)
+
+
+def test_what_is_no_node_is_left_alone_in_a_field_for_nodes():
+    class Fail(Mapper):
+        def visit_Leaf(self, leaf: Leaf) -> Node:
+            raise AssertionError
+
+    class Loose(Node):
+        value: Any = child()
+        var: Any = binder()
+
+    loose = Loose("text", 3)
+    assert Fail()(loose) is loose
+    Visitor()(loose)
+
+
 def test_shared_nodes_are_visited_once_and_mapped_to_one():
     shared = Shared(Leaf(1))
     tree = Tree(shared, shared, more=[shared])

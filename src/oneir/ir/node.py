@@ -196,7 +196,7 @@ class NodeMeta(type):
         cls.saved_fields = tuple(f for f in ordered if f.saved)
         cls.compared_fields = tuple(sorted((f for f in ordered if f.compared), key=lambda f: f.kind != "binder"))
         cls.is_shared = shared or any(getattr(base, "is_shared", False) for base in bases)
-        cls.has_children = bool(_visited(cls))
+        cls.has_children = bool(visited_fields(cls))
         cls.__match_args__ = tuple(f.name for f in ordered if f.kind not in ("derived", "meta"))
         package = namespace["__module__"].removeprefix("oneir.").split(".")[0]
         cls.type_key = key or f"{package}.{name}"
@@ -210,13 +210,13 @@ class NodeMeta(type):
         return cls
 
 
-def _compile(cls: Any, name: str, lines: list[str], scope: dict[str, Any]) -> None:
-    """Compiles one generated method and hangs it on the class."""
+def compile_function(cls: Any, name: str, lines: list[str], scope: dict[str, Any]) -> Callable[..., Any]:
+    """Compiles a function that was written for a node class."""
     exec(compile("\n".join(lines), f"<{cls.__name__}.{name}>", "exec"), scope)
     function = scope[name]
     function.__qualname__ = f"{cls.__qualname__}.{name}"
     function.__module__ = cls.__module__
-    setattr(cls, name, function)
+    return function
 
 
 def _write_init(cls: Any) -> None:
@@ -241,10 +241,12 @@ def _write_init(cls: Any) -> None:
         body.append(f"    self.{field.name} = {value}")
     if hasattr(cls, "_derive"):
         body.append("    self._derive()")
-    _compile(cls, "__init__", [f"def __init__({', '.join(arguments)}):", *(body or ["    pass"])], scope)
+    lines = [f"def __init__({', '.join(arguments)}):", *(body or ["    pass"])]
+    cls.__init__ = compile_function(cls, "__init__", lines, scope)
 
 
-def _visited(cls: Any) -> list[Field]:
+def visited_fields(cls: Any) -> list[Field]:
+    """The fields of a node class that visitors visit."""
     return [f for f in cls.node_fields if f.kind in ("child", "binder")]
 
 
@@ -254,7 +256,7 @@ def _write_visit(cls: Any) -> None:
     Variables in binder fields are left out: they are definitions, not uses.
     """
     lines = ["def visit_children(self, f):"]
-    for field in _visited(cls):
+    for field in visited_fields(cls):
         value = f"self.{field.name}"
         guard = " if not e.is_variable" if field.kind == "binder" else ""
         if field.shape in ("array", "mapping", "optional array"):
@@ -266,14 +268,14 @@ def _write_visit(cls: Any) -> None:
                 f"    e = {value}",
                 f"    if isinstance(e, Node){' and not e.is_variable' if guard else ''}: f(e)",
             ]
-    _compile(cls, "visit_children", [*lines, "    return None"], {"Node": Node})
+    cls.visit_children = compile_function(cls, "visit_children", [*lines, "    return None"], {"Node": Node})
 
 
 def _write_map(cls: Any) -> None:
     """`map_children(f)`: the node with `f` over its children; the identical node when nothing changed."""
     lines = ["def map_children(self, f):"]
     changed: list[str] = []
-    for field in _visited(cls):
+    for field in visited_fields(cls):
         name, keep = field.name, "not e.is_variable" if field.kind == "binder" else ""
         lines.append(f"    e = self.{name}")
         if field.shape in ("array", "mapping", "optional array"):
@@ -284,16 +286,20 @@ def _write_map(cls: Any) -> None:
         else:
             lines.append(f"    new_{name} = f(e) if isinstance(e, Node){' and ' + keep if keep else ''} else e")
         changed.append(f"new_{name} is self.{name}")
-    if changed:
-        arguments = [
-            (f"{f.alias}=" if cls._keyword_init else "")
-            + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
-            for f in cls.init_fields
-        ]
-        lines += [f"    if {' and '.join(changed)}: return self", f"    return cls({', '.join(arguments)})"]
-    else:
-        lines.append("    return self")
-    _compile(cls, "map_children", lines, {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls})
+    lines += [f"    if {' and '.join(changed)}: return self"] if changed else []
+    lines.append(f"    return {rebuilding(cls)}" if changed else "    return self")
+    scope = {"Node": Node, "map_array": map_array, "map_mapping": map_mapping, "cls": cls}
+    cls.map_children = compile_function(cls, "map_children", lines, scope)
+
+
+def rebuilding(cls: Any) -> str:
+    """The text of a call that makes a node like `self` with what the variables `new_x` hold in its visited fields."""
+    arguments = [
+        (f"{f.alias}=" if cls._keyword_init else "")
+        + (f"new_{f.name}" if f.kind in ("child", "binder") else f"self.{f.name}")
+        for f in cls.init_fields
+    ]
+    return f"cls({', '.join(arguments)})"
 
 
 class Node(Object, Scriptable, metaclass=NodeMeta):

@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from ..runtime.frames import use_evaluator, use_own_evaluator
 from ..runtime.once import ProcessSetting
 from .node import Node
+from .walk import Walk, Walks, map_below, visit_below
 
 _DEEP = 400_000
 
@@ -79,6 +80,12 @@ class _MethodsByClass(Dispatch):
     """Calls `visit_X` for nodes of class X and of its subclasses, unless those have a method of their own."""
 
     visit = Dispatch._handle
+    below: ClassVar[Walks[Walk | None]]
+    """By the class of a child what handles it; None for leaves without a method, and for what is no node."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.below = Walks(cls._for_child)
 
     @classmethod
     def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:
@@ -89,6 +96,19 @@ class _MethodsByClass(Dispatch):
         if not getattr(node_class, "has_children", True) and cls.generic_visit in _GENERIC:
             return cls._visit_leaf
         return cls._visit_shared if getattr(node_class, "is_shared", False) else cls.generic_visit
+
+    @classmethod
+    def _for_child(cls, node_class: type) -> Walk | None:
+        """What `visit` comes to for children of a class."""
+        if not issubclass(node_class, Node):
+            return None
+        if cls.visit is not Dispatch._handle:
+            return cls.visit
+        method = cls._find_handler(node_class)
+        if method is cls._visit_leaf:
+            return None
+        walks = _GENERIC.get(method)
+        return method if walks is None else walks[node_class]
 
     def generic_visit(self, node: Any) -> Any:
         """Goes on with the children of a node."""
@@ -115,12 +135,12 @@ class Visitor(_MethodsByClass):
 
     def generic_visit(self, node: Any) -> None:
         """Visits the children of a node."""
-        node.visit_children(self.visit)
+        visit_below[type(node)](self, node)
 
     def _visit_shared(self, node: Any) -> None:
         if id(node) not in self._seen:
             self._seen.add(id(node))
-            node.visit_children(self.visit)
+            visit_below[type(node)](self, node)
 
     def _visit_leaf(self, node: Any) -> None:
         pass
@@ -142,20 +162,20 @@ class Mapper(_MethodsByClass):
 
     def generic_visit(self, node: Any) -> Any:
         """The node with its children mapped."""
-        return node.map_children(self.visit)
+        return map_below[type(node)](self, node)
 
     def _visit_shared(self, node: Any) -> Any:
         found = self._mapped.get(id(node))
         if found is None:
             # The original is kept too, so that its id stays its own while the mapper lives.
-            found = self._mapped[id(node)] = (node, node.map_children(self.visit))
+            found = self._mapped[id(node)] = (node, map_below[type(node)](self, node))
         return found[1]
 
     def _visit_leaf(self, node: Any) -> Any:
         return node
 
 
-_GENERIC = (Visitor.generic_visit, Mapper.generic_visit)
+_GENERIC: dict[Walk, Walks[Walk]] = {Visitor.generic_visit: visit_below, Mapper.generic_visit: map_below}
 
 
 class _PostOrder(Visitor):
@@ -168,7 +188,7 @@ class _PostOrder(Visitor):
             if id(node) in self._seen and not node.is_variable:
                 return
             self._seen.add(id(node))
-        node.visit_children(self.visit)
+        visit_below[type(node)](self, node)
         self.f(node)
 
 
