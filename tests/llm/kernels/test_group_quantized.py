@@ -109,6 +109,21 @@ def test_products_that_are_added_up_in_pairs(fixed: int | None) -> None:
         np.testing.assert_array_equal(run(func, target, case.arguments)[-1], K * 7 * -128.0)
 
 
+@pytest.mark.parametrize(("name", "k"), [("Q4_0", 2048), ("Q4_0", 43 * 32), ("Q4_1", 1536), ("Q4_K", 1024)])
+def test_tiles_of_rows_share_the_digits_that_the_first_one_unpacks(name: str, k: int) -> None:
+    """One part of the sum after the other, in parts of 16 groups where these are parts of all."""
+    target = Target("llvm -mtriple=x86_64-unknown-linux-gnu -mcpu=haswell")
+    func = scheduled(gq.product(digit_form(name), 32, k, in_pairs=True), target)
+    first, _, others = func.script().partition("else:")
+    assert ('T.block("unpack")' in first, 'T.block("unpack")' in others) == (True, False)
+    assert ('T.block("scale")' in first, 'T.block("scale")' in others) == (True, False)
+    if not enabled_features(Target("llvm"), ["avx2"]):
+        pytest.skip("the processor lacks AVX2")
+    for m in (0, 1, 4, 5, 9):
+        case = Case(name, m, 32, k)
+        case.check(run(func, target, case.arguments)[-1])
+
+
 @pytest.mark.parametrize("fixed", [None, 1, 3, 4, 6])
 @pytest.mark.parametrize("name", ["Q8_0", "Q6_K"])
 def test_products_of_words_that_are_added_up_in_pairs(name: str, fixed: int | None) -> None:

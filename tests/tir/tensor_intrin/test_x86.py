@@ -19,6 +19,7 @@ from oneir.tir.tensor_intrin.x86 import (
     get_byte_dot_intrin,
     get_group_dot_intrin,
     get_pair_dot_intrin,
+    get_pair_start_intrin,
     get_pair_sum_intrin,
     get_split_intrin,
     get_word_dot_intrin,
@@ -98,6 +99,17 @@ def test_sums_of_pairs() -> None:
     np.testing.assert_array_equal(tensors[1].numpy(), by_hand)
 
 
+@pytest.mark.parametrize("halves", [(-32768, 32767), (-1, 5), (7, -30000)])
+def test_sums_of_pairs_start_with_the_halves_of_a_word(halves: tuple[int, int]) -> None:
+    target, word = skip_without("avx2"), np.array(halves, "int16").view("int32")
+    described, implemented = get_pair_start_intrin()
+    sums, tensors = np.zeros((8, 2), "int16"), [oneir.nd.array(x) for x in (word, np.zeros((8, 2), "int16"))]
+    oneir.build(implemented.with_attr("global_symbol", "f"), target)["f"](*tensors)
+    interpret(described, word, sums)
+    np.testing.assert_array_equal(sums, [halves] * 8)
+    np.testing.assert_array_equal(tensors[1].numpy(), [halves] * 8)
+
+
 def test_products_of_words() -> None:
     target, rng = skip_without("avx2"), np.random.default_rng(5)
     a = rng.integers(-32767, 32768, 2).astype("int16")
@@ -163,6 +175,7 @@ def test_names_are_registered() -> None:
         "dot_8x4_bytes_avx2",
         "dot_8x2x2_pairs_avx2",
         "sum_8x2_pairs_avx2",
+        "start_8x2_pairs_avx2",
         "dot_8x2_words_avx2",
         "split_int8x32_avx2",
         "split_uint8x32_avx2",

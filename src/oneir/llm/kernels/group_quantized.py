@@ -116,8 +116,9 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
     values, scales and sums, the arrays of the weight, and the result (m, n) float32.
 
     With `in_pairs`, the products of a group of 32 with digits of 4 bits are added up in two halves of 16 bits first,
-    which hold them all: those at the first two and those at the last two of each four neighbours. Digits of 8 bits and
-    their rows become integers of 16 bits, those at even and those at odd places of each four neighbours together.
+    which hold them all: those at the first two and those at the last two of each four neighbours. Each starts with half
+    of what the zero takes off the group, and ends within 15 * 16 * 128. Digits of 8 bits and their rows become integers
+    of 16 bits, those at even and those at odd places of each four neighbours together.
     """
     if in_pairs and form.bits == 4 and form.group < GROUP:
         return product(form, n, k)
@@ -166,7 +167,17 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
             starts = builder.name("starts", T.alloc_buffer((m, groups), "int32"))
             with T.grid(m, groups) as loops, T.block("start"):
                 r, g = T.axis.remap("SS", list(loops))
-                T.buffer_store(starts, S[r, g] * -form.zero, [r, g])
+                start = S[r, g] * (-form.zero // 2 if in_halves else -form.zero)
+                if in_halves:
+                    start = T.bitwise_or(T.bitwise_and(start, 0xFFFF), T.shift_left(start, 16))
+                T.buffer_store(starts, start, [r, g])
+
+        floats: dict[str, Any] = {}
+        for name in ("scale", "offset")[: 2 if form.offset_sign else 1]:
+            floats[name] = builder.name(f"{name}s", T.alloc_buffer((panels, groups, vectors, lanes), "float32"))
+            with T.grid(panels, groups, vectors, lanes) as loops, T.block(name):
+                place = T.axis.remap("SSSS", list(loops))
+                T.buffer_store(floats[name], form.scale_at(parts, name, *place), [*place])
 
         def multiplied(dtype: str, r: Any, p: Any, g: Any, v: Any, c: Any, q: Any, i: Any) -> Any:
             x = X[r, g // parts_of_group, g % parts_of_group * (quads * four) + q * four + i]
@@ -178,7 +189,11 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
                 r, p, g, v, c, h, q, i = T.axis.remap("SSSSSSRR", list(loops))
                 place = [r, p, g, v, c, h]
                 with T.init():
-                    T.buffer_store(halves, T.int16(0), place)
+                    start = T.int16(0)
+                    if form.zero:
+                        shift = T.Select(h == 0, T.int32(0), T.int32(16))
+                        start = T.Cast("int16", T.shift_right(starts[r, g], shift))
+                    T.buffer_store(halves, start, place)
                 step = multiplied("int16", r, p, g, v, c, q, h * two + i)
                 T.buffer_store(halves, halves[(*place,)] + step, place)
         summed = (two,) if in_halves else (quads, two, two) if in_words else (quads, four)
@@ -186,7 +201,7 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
             r, p, g, v, c, *inner = T.axis.remap("SSSSS" + "R" * len(summed), list(loops))
             place = [r, p, g, v, c]
             with T.init():
-                T.buffer_store(dots, starts[r, g] if form.zero else T.int32(0), place)
+                T.buffer_store(dots, starts[r, g] if form.zero and not in_halves else T.int32(0), place)
             if in_halves:
                 step = T.Cast("int32", halves[(*place, *inner)])
             elif in_words:
@@ -202,9 +217,9 @@ def product(form: DigitForm, n: int, k: int, in_pairs: bool = False) -> PrimFunc
             with T.init():
                 T.buffer_store(Y, T.float32(0), place)
             d = D[r, g // parts_of_group]
-            value = T.Cast("float32", dots[r, p, g, v, c]) * (form.scale_at(parts, "scale", p, g, v, c) * d)
+            value = T.Cast("float32", dots[r, p, g, v, c]) * (floats["scale"][p, g, v, c] * d)
             if form.offset_sign:
-                offset = form.scale_at(parts, "offset", p, g, v, c) * (T.Cast("float32", S[r, g]) * d)
+                offset = floats["offset"][p, g, v, c] * (T.Cast("float32", S[r, g]) * d)
                 value = value + offset if form.offset_sign > 0 else value - offset
             T.buffer_store(Y, Y[(*place,)] + value, place)
     return builder.get()

@@ -20,6 +20,10 @@ of at most 4 bits (`u4`), or bytes (`u8`), and signed bytes are for all sums:
         C[i, h] += B[4 * i + 2 * h + k] * A[2 * h + k]              C[i] += A[i, h]
 
 So products with digits of many vectors and rows are independent, and a group ends with one more for each sum.
+`start_8x2_pairs_avx2` gives such sums of 16 bits the two halves of a word to start with:
+
+    for i, h in T.grid(8, 2):
+        C[i, h] = int16(A[0] >> T.Select(h == 0, 0, 16))
 
 `dot_8x2_words_avx2` adds two products of integers of 16 bits to sums of 32:
 
@@ -61,7 +65,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...ir import operators as ops
-from ...ir.expr import Broadcast, PrimExpr, Ramp, Var, const
+from ...ir.expr import Broadcast, PrimExpr, Ramp, Select, Var, const
 from ...runtime.error import InvalidValue
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad
@@ -75,6 +79,7 @@ VNNI_DOT_16x4_INTRIN = "dot_16x4_vnni"
 AVX512_DOT_16x4_INTRIN = "dot_16x4_avx512"
 AVX2_PAIR_DOT_INTRIN = "dot_8x2x2_pairs_avx2"
 AVX2_PAIR_SUM_INTRIN = "sum_8x2_pairs_avx2"
+AVX2_PAIR_START_INTRIN = "start_8x2_pairs_avx2"
 AVX2_WORD_DOT_INTRIN = "dot_8x2_words_avx2"
 BFLOAT16_DOT_16x2_INTRIN = "dot_16x2_bfloat16"
 BFLOAT16_PAIRS_DOT_16x2_INTRIN = "dot_16x2_bfloat16_pairs"
@@ -225,6 +230,31 @@ def get_pair_sum_intrin() -> tuple[PrimFunc, PrimFunc]:
     a, c = buffers()
     value = _add_pairs(c.vload([0], f"int32x{sums}"), a.vload([0, 0], f"int16x{2 * sums}"), size)
     return described, function_of((a, c), (c, a), c, c.vstore([0], value))
+
+
+def get_pair_start_intrin() -> tuple[PrimFunc, PrimFunc]:
+    """What `start_8x2_pairs_avx2` computes, and how: the operands are A (1,) int32 and C (8, 2) int16, both in the
+    scope "local".
+    """
+    sums = VECTOR_BYTES["avx2"] // _PRODUCTS
+
+    def buffers() -> tuple[Buffer, Buffer]:
+        return (
+            decl_buffer((1,), "int32", "A", scope="local", offset_factor=1),
+            decl_buffer((sums, 2), "int16", "C", scope="local", offset_factor=1),
+        )
+
+    a, c = buffers()
+
+    def start(i: Any, h: Any) -> tuple[BufferStore, list[BufferLoad]]:
+        load = BufferLoad(a, [0])
+        shift = Select(h.equal(0), const(0, "int32"), const(16, "int32"))
+        return BufferStore(c, ops.cast("int16", ops.shift_right(load, shift)), [i, h]), [load]
+
+    described = function_of((a, c), (a,), c, loops_around("start", "SS", (sums, 2), start))
+    a, c = buffers()
+    words = reinterpret(f"int16x{2 * sums}", Broadcast(BufferLoad(a, [0]), sums))
+    return described, function_of((a, c), (a,), c, c.vstore([0, 0], words))
 
 
 def get_word_dot_intrin() -> tuple[PrimFunc, PrimFunc]:
@@ -391,6 +421,7 @@ for _kind in itertools.product(VECTOR_BYTES, (4, 8), GROUPS):
     TensorIntrin.provide(group_dot_name(*_kind), get_group_dot_intrin, *_kind)
 TensorIntrin.provide(AVX2_PAIR_DOT_INTRIN, get_pair_dot_intrin)
 TensorIntrin.provide(AVX2_PAIR_SUM_INTRIN, get_pair_sum_intrin)
+TensorIntrin.provide(AVX2_PAIR_START_INTRIN, get_pair_start_intrin)
 TensorIntrin.provide(AVX2_WORD_DOT_INTRIN, get_word_dot_intrin)
 for _dtype in ("int8", "uint8"):
     TensorIntrin.provide(split_name(_dtype), get_split_intrin, _dtype)
