@@ -240,6 +240,15 @@ def test_embeddings(client, address):
     assert np.frombuffer(base64.b64decode(data), "<f4")[0] == pytest.approx(7 / np.sqrt(49 + 4 + 1))
 
 
+def test_embeddings_of_fewer_dimensions_keep_their_norm(client):
+    (entry,) = client.embeddings.create(model="fake", input=[[7, 8]], dimensions=2).data
+    np.testing.assert_allclose(entry.embedding, np.array([7, 2]) / np.sqrt(49 + 4), rtol=1e-6)
+    with pytest.raises(openai.BadRequestError, match="dimensions: expected at most 3, which the model's vectors have"):
+        client.embeddings.create(model="fake", input="a", dimensions=4)
+    with pytest.raises(openai.BadRequestError, match="dimensions: expected 1 or more, found 0"):
+        client.embeddings.create(model="fake", input="a", dimensions=0)
+
+
 def test_models_health_and_metrics(client, address):
     assert [model.id for model in client.models.list()] == ["fake"]
     assert client.models.retrieve("fake").owned_by == "oneir"
