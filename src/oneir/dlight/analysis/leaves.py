@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ...ir.expr import FloorDiv, FloorMod, PrimExpr, Var, as_int
@@ -62,6 +63,15 @@ def leaves(sch: Schedule) -> list[Leaf] | None:
             return None  # nothing is computed
         found.append(Leaf(handle, block, loops, [as_int(node.extent) for node in nodes]))
     return found
+
+
+@lru_cache(maxsize=1)
+def leaves_of(func: PrimFunc) -> list[Leaf] | None:
+    """The leaves of a function as it stands, found once for all rules that look whether it is for them.
+
+    They are of a schedule that nobody changes, nor the list: whoever schedules the function makes his own.
+    """
+    return leaves(Schedule(func))
 
 
 def is_plain(block: Block, loops: Sequence[For]) -> bool:

@@ -28,7 +28,7 @@ from ...tir.schedule import Schedule
 from ...tir.stmt import IfThenElse
 from ..analysis.attention import Parts, parts_of
 from ..analysis.contraction import is_contraction
-from ..analysis.leaves import leaves, plain_schedule, variables
+from ..analysis.leaves import leaves_of, plain_schedule, variables
 from ..analysis.values import root_block
 from .attention_loops import Loops, Sizes, lies_along
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor
@@ -47,7 +47,7 @@ class Attention(CPUScheduleRule):
     """Products of queries and keys, softmax, and products with values, some queries and some keys at a time."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        found = leaves(Schedule(func))
+        found = leaves_of(func)
         if found is None or [is_contraction(leaf) for leaf in found if leaf.reduces] != [True, False, False, True]:
             return None
         parts = parts_of(plain_schedule(func))

@@ -23,7 +23,7 @@ from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BufferStore, Evaluate
 from ...tir.stmt_functor import loads, substitute
 from ..analysis.contraction import is_contraction, operands
-from ..analysis.leaves import Leaf, extent_of, leaves
+from ..analysis.leaves import Leaf, extent_of, leaves, leaves_of
 from .base import CPUScheduleRule, parallelize
 from .contraction_axes import (
     ROWS_IF_UNKNOWN,
@@ -47,11 +47,10 @@ class Contraction(CPUScheduleRule):
     """Multiply and sum, with a tile of the result in registers."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(func)
-        found = leaves(sch)
+        found = leaves_of(func)
         if found is None or not any(map(is_contraction, found)):
             return None
-        info = cpu_info(target)
+        sch, info = Schedule(func), cpu_info(target)
         inline_elementwise(sch)
         for name in [leaf.block.name_hint for leaf in leaves(sch) or () if is_contraction(leaf)]:
             copy_into_panels(sch, name, info)

@@ -31,7 +31,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
 from ...tir.transform.loop_partition import HINT
 from ..analysis.contraction import is_contraction, operands, panel_width
-from ..analysis.leaves import Leaf, leaves, variables
+from ..analysis.leaves import Leaf, leaves, leaves_of, variables
 from .base import CPUScheduleRule, parallelize
 from .contraction import follows, in_vectors
 from .contraction_axes import variables_of
@@ -72,13 +72,13 @@ class Depthwise(CPUScheduleRule):
     """Multiply and sum where channels, which are vectors, have their own data, or that of their group."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(func)
-        found = leaves(sch)
+        found = leaves_of(func)
         if found is None or not any(map(is_contraction, found)):
             return None
         # A contraction of another kind has its own rule.
         if any(is_contraction(leaf) and depthwise_axes(leaf) is None for leaf in found):
             return None
+        sch = Schedule(func)
         inline_elementwise(sch)
         info = cpu_info(target)
         found = leaves(sch) or []

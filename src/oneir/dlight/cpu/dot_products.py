@@ -20,7 +20,7 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
 from ...tir.stmt import BufferStore
 from ..analysis.contraction import is_contraction, operands
-from ..analysis.leaves import Leaf, leaves, variables
+from ..analysis.leaves import Leaf, leaves, leaves_of, variables
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .contraction import follows, in_vectors
 from .contraction_axes import variables_of
@@ -38,12 +38,11 @@ class DotProducts(CPUScheduleRule):
     """A few rows times a matrix whose rows lie along the sum."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
-        sch = Schedule(func)
-        contractions = [leaf for leaf in leaves(sch) or () if is_contraction(leaf)]
+        contractions = [leaf for leaf in leaves_of(func) or () if is_contraction(leaf)]
         # Inlining takes most of the time here, and changes neither the axes of a block nor where it stores.
         if not contractions or not all(map(_sums_along_last, contractions)):
             return None
-        info = cpu_info(target)
+        sch, info = Schedule(func), cpu_info(target)
         inline_elementwise(sch)
         found = leaves(sch) or []
         plans = {id(leaf): plan_of(leaf, info) for leaf in found if is_contraction(leaf)}

@@ -21,7 +21,7 @@ from ...tir.stmt import BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.tensor_intrin.x86 import BFLOAT16_DOT_16x2_INTRIN
 from ..analysis.contraction import operands
-from ..analysis.leaves import Leaf, leaves
+from ..analysis.leaves import Leaf, leaves, leaves_of
 from .base import CPUScheduleRule
 from .contraction_axes import variables_of
 from .integer_dots import unroll_and_vectorize
@@ -42,10 +42,11 @@ class FloatPanels(CPUScheduleRule):
     """Rows of floats by widened weights, with a panel's sums in registers."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        if product_of(leaves_of(func) or []) is None:
+            return None
         sch = Schedule(func)
         product = product_of(leaves(sch) or [])
-        if product is None:
-            return None
+        assert product is not None
         by_pairs = product.in_pairs and cpu_info(target).has_bfloat16_dots
         if by_pairs and product.convert is not None:
             sch.compute_inline(product.convert.handle)

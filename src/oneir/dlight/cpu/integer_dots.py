@@ -36,7 +36,7 @@ from ...tir.tensor_intrin.x86 import (
     split_name,
 )
 from ..analysis.contraction import operands
-from ..analysis.leaves import Leaf, leaves
+from ..analysis.leaves import Leaf, leaves, leaves_of
 from .base import CPUScheduleRule, parallelize
 from .contraction_axes import variables_of
 from .first_tile import made_by_the_first
@@ -64,11 +64,12 @@ class IntegerDots(CPUScheduleRule):
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
         instructions = cpu_info(target).byte_dots
-        sch = Schedule(func)
-        found = leaves(sch) or []
-        product = product_of(found)
+        product = product_of(leaves_of(func) or [])
         if product is None or instructions is None or (product.in_pairs and instructions != "avx2"):
             return None
+        sch = Schedule(func)
+        product = product_of(leaves(sch) or [])
+        assert product is not None
         extent = product.dot.extents[0]
         rows = ROWS[instructions] if extent is None else min(extent, ROWS[instructions])
         shares = product.halves is not None and (extent is None or extent > rows)

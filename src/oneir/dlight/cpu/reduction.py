@@ -27,7 +27,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore, SeqStmt
 from ...tir.stmt_functor import loads
 from ...topi.index import ravel
-from ..analysis.leaves import Leaf, is_copy, leaves, plain_schedule, variables
+from ..analysis.leaves import Leaf, is_copy, leaves, leaves_of, plain_schedule, variables
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps
 
@@ -52,6 +52,9 @@ class Reduction(CPUScheduleRule):
     """Reductions row by row, with everything that belongs to a row."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        looked_at = leaves_of(func)
+        if looked_at is not None and not any(leaf.reduces for leaf in looked_at):
+            return None
         sch = plain_schedule(func)
         found = leaves(sch)
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):

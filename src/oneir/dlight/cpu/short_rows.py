@@ -14,7 +14,7 @@ from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
 from ...tir.stmt import BufferStore
-from ..analysis.leaves import Leaf, leaves
+from ..analysis.leaves import Leaf, leaves, leaves_of
 from .base import CPUScheduleRule, parallelize
 
 LONGEST = 64
@@ -25,11 +25,12 @@ class ShortRows(CPUScheduleRule):
     """A reduction of short rows, and all that is computed from it, a row at a time."""
 
     def schedule(self, func: PrimFunc, target: Target) -> Schedule | None:
+        looked_at = leaves_of(func) or []
+        if len(looked_at) < 2 or len(_results(func, looked_at)) < 2 or not _are_of_rows(looked_at):
+            return None
         sch = Schedule(func)
         found = leaves(sch) or []
-        results = [leaf for leaf in found if leaf.block.writes[0].buffer in func.buffer_map.values()]
-        if len(found) < 2 or len(results) < 2 or not _are_of_rows(found):
-            return None
+        results = _results(func, found)
         first, *others = found
         outer = first.loops[:-1]
         if first not in results:
@@ -44,6 +45,11 @@ class ShortRows(CPUScheduleRule):
             if leaf.reduces:
                 sch.decompose_reduction(leaf.handle, sch.get_loops(leaf.handle)[-1])
         return sch
+
+
+def _results(func: PrimFunc, found: list[Leaf]) -> list[Leaf]:
+    """The blocks that write what the function returns."""
+    return [leaf for leaf in found if leaf.block.writes[0].buffer in func.buffer_map.values()]
 
 
 def _are_of_rows(found: list[Leaf]) -> bool:
