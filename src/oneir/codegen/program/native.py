@@ -180,12 +180,12 @@ def with_direct_kernels(mod: IRModule, kernels: set[GlobalVar]) -> tuple[IRModul
         direct = GlobalVar(direct_name(var))
         pointers = func.without_attr("global_symbol").replace(params=[*func.params, *kernel_params(func)])
         functions[direct] = pointers.with_attr(SHARED, True)
-        public = renew_defs(func)
-        written = written_buffers(public)
+        written = written_buffers(func)
+        public = renew_defs(func.with_body(Evaluate(0)))
         arguments: list[PrimExpr] = []
-        for param in public.params:
+        for param, own in zip(public.params, func.params, strict=True):
             buffer = public.buffer_map.get(param)
-            arguments.append(param if buffer is None else pointer_to(buffer, buffer.data in written))
+            arguments.append(param if buffer is None else pointer_to(buffer, func.buffer_map[own].data in written))
         arguments += kernel_params(public)
         public_forms[GlobalVar(func.attrs["global_symbol"])] = public.with_body(
             Evaluate(TirCall("void", direct, arguments))
