@@ -25,6 +25,7 @@ def _to_kernels() -> list[Pass]:
         transform.FuseAttention(),
         transform.FoldPadding(),
         transform.FoldBatchnormToConv2D(),
+        transform.FoldBatchnorm(),
         transform.SplitConvTranspose(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),

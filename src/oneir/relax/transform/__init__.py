@@ -24,6 +24,7 @@ from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_matmul_of_sum import ExpandMatmulOfSum
 from .expand_tuple_arguments import ExpandTupleArguments
 from .fast_math import FastMathTransform
+from .fold_batchnorm import FoldBatchnorm
 from .fold_batchnorm_to_conv2d import FoldBatchnormToConv2D
 from .fold_constant import FoldConstant
 from .fold_padding import FoldPadding

@@ -9,18 +9,17 @@ What is new is computed from constants, so FoldConstant leaves nothing of it.
 
 from __future__ import annotations
 
-from ...ir.expr import FloatImm
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
 from ..analysis import get_var2val, remove_all_unused
-from ..expr import Call, Constant, Expr, Function, PrimValue, TupleGetItem, Var
+from ..expr import Call, Constant, Expr, Function, TupleGetItem
 from ..expr_functor import PyExprMutator
-from ..op.binary import add, divide, multiply, subtract
+from ..op.binary import add, multiply
 from ..op.manipulate import reshape
 from ..op.nn.convolution import conv2d
 from ..op.nn.normalization import batch_norm
-from ..op.unary import sqrt
+from .fold_batchnorm import scale_and_bias, value_of
 from .pass_base import FunctionPass
 
 _OUTPUT_CHANNELS = {"OIHW": 0, "IOHW": 1}
@@ -47,17 +46,12 @@ class _Folder(PyExprMutator):
         folded = self._folded(norm, conv) if norm is not None and conv is not None else None
         return super().visit_tuple_getitem_(op) if folded is None else folded
 
-    def _value(self, expr: Expr) -> Expr:
-        while isinstance(expr, Var) and expr in self.values:
-            expr = self.values[expr]
-        return expr
-
     def _call_of(self, expr: Expr, op: Op) -> Call | None:
-        value = self._value(expr)
+        value = value_of(expr, self.values)
         return value if isinstance(value, Call) and value.op is op else None
 
     def _folded(self, norm: Call, conv: Call) -> Expr | None:
-        weight, *parameters = (self._value(v) for v in (conv.args[1], *norm.args[1:]))
+        weight, *parameters = (value_of(v, self.values) for v in (conv.args[1], *norm.args[1:]))
         if not all(isinstance(v, Constant) for v in (weight, *parameters)):
             return None
         attrs = conv.attrs
@@ -67,11 +61,8 @@ class _Folder(PyExprMutator):
             return None
         if not (norm.attrs["scale"] and norm.attrs["center"]):
             return None
-        gamma, beta, mean, var = parameters
-        epsilon = PrimValue(FloatImm(gamma.struct_info.dtype, norm.attrs["epsilon"]))
-        scale = divide(gamma, sqrt(add(var, epsilon)))
-        bias = subtract(beta, multiply(mean, scale))
-        count = gamma.struct_info.extents[0]
+        scale, bias = scale_and_bias(norm, parameters)
+        count = parameters[0].struct_info.extents[0]
         shape = [count if i == place else 1 for i in range(4)]
         scaled = Call(conv.op, [self.visit_expr(conv.args[0]), multiply(weight, reshape(scale, shape))], attrs)
         return add(scaled, reshape(bias, (1, count, 1, 1)))
