@@ -21,7 +21,7 @@ from oneir.ir.transform import PassContext
 from oneir.relax.frontend import nn
 from oneir.relax.pipeline import generic_stages
 from oneir.runtime import object_cache, pool, tensor
-from oneir.runtime.error import ShapeMismatch
+from oneir.runtime.error import CompileError, ShapeMismatch
 from oneir.script import relax as R
 from oneir.target import Target
 
@@ -261,6 +261,63 @@ def test_a_file_cut_short_is_a_miss(lowered: list[IRModule]) -> None:
     path.write_bytes(content[: len(content) // 2])
     np.testing.assert_allclose(result(relax.build(model())), expected(), rtol=1e-5, atol=1e-6)
     assert len(lowered) == 2
+
+
+@pytest.fixture
+def weights_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has weights of any size written into files of their own."""
+    monkeypatch.setattr(graph_cache, "_FEW_BYTES", 1)
+
+
+def weights_of(mod: IRModule) -> Path:
+    """The file of a compiled module's weights."""
+    path = entry(mod)
+    return path.with_name(f"{path.name}-weights")
+
+
+@pytest.mark.usefixtures("weights_apart")
+def test_weights_of_their_own_file_are_found_with_the_entry(lowered: list[IRModule]) -> None:
+    relax.build(model())
+    assert weights_of(model()).stat().st_size == WEIGHT.nbytes  # packed: 16 rows of a vector
+    np.testing.assert_allclose(result(relax.build(model())), expected(), rtol=1e-5, atol=1e-6)
+    assert len(lowered) == 1
+
+
+@pytest.mark.usefixtures("weights_apart")
+@pytest.mark.parametrize("change", ["damaged", "cut short", "removed", "another model's"])
+def test_weights_that_are_not_those_of_the_entry_are_a_miss(change: str, lowered: list[IRModule]) -> None:
+    relax.build(model())
+    path = weights_of(model())
+    content = bytearray(path.read_bytes())
+    match change:
+        case "damaged":
+            content[100] ^= 1
+            path.write_bytes(content)
+        case "cut short":
+            path.write_bytes(content[:-1])
+        case "removed":
+            path.unlink()
+        case _:
+            relax.build(model(WEIGHT * 2))
+            weights_of(model(WEIGHT * 2)).replace(path)
+    count = len(lowered)
+    np.testing.assert_allclose(result(relax.build(model())), expected(), rtol=1e-5, atol=1e-6)
+    assert len(lowered) == count + 1
+    relax.build(model())
+    assert len(lowered) == count + 1
+
+
+@pytest.mark.usefixtures("weights_apart")
+def test_what_cannot_be_compiled_leaves_no_weights(
+    lowered: list[IRModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: LLVM, text: str, target: Target) -> bytes:
+        raise CompileError("no code for this one")
+
+    monkeypatch.setattr(LLVM, "compile", refuse)
+    with pytest.raises(CompileError, match="no code for this one"):
+        relax.build(model())
+    assert not list((tmp_path / "cache").glob("*-weights"))
 
 
 def test_an_executable_outlives_its_entry(lowered: list[IRModule]) -> None:

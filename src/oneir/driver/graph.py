@@ -58,9 +58,7 @@ def build_graph(
         compiled = None if key is None else graph_cache.get(key)
         if compiled is None:
             mod = lower_graph(mod, target, params, relax_pipeline)
-            compiled = _compiled(mod, target, tir_pipeline)
-            if key is not None:
-                graph_cache.put(key, compiled)
+            compiled = _compiled(mod, target, tir_pipeline, key)
         executable = _executable(compiled, target, tir_pipeline)
         for module in mod.get_attr("external_mods", ()):
             executable.import_module(module)
@@ -78,8 +76,8 @@ def _check_mode(exec_mode: str) -> None:
         raise InvalidValue(f'exec_mode is "bytecode" or "compiled", found {exec_mode!r}')
 
 
-def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) -> Compiled:
-    """The bytecode, the kernels and the host functions of a lowered module.
+def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None, key: str | None) -> Compiled:
+    """The bytecode, the kernels and the host functions of a lowered module, which are kept under `key`.
 
     Kernels without a schedule get the default one of the target just before they are compiled, so kernels that the
     cache has are not scheduled at all.
@@ -87,8 +85,13 @@ def _compiled(lowered: IRModule, target: Target, pipeline: str | Pass | None) ->
     builder = emit_bytecode(lowered, target.get_target_device_type())
     reasons: dict[str, str] = {}
     hosts = host_functions(lowered, builder, target, reasons)
-    code = _kernel_code(kernels_and_hosts(lowered, hosts), target, pipeline, reasons)
-    return Compiled(builder.program(), {name: host.spec for name, host in hosts.items()}, code)
+    program = builder.program()
+    with graph_cache.writing_weights(key, program) as weights:
+        code = _kernel_code(kernels_and_hosts(lowered, hosts), target, pipeline, reasons)
+        compiled = Compiled(program, {name: host.spec for name, host in hosts.items()}, code)
+        if key is not None:
+            graph_cache.put(key, compiled, weights())
+    return compiled
 
 
 def _kernel_code(

@@ -6,16 +6,21 @@
 The key is a digest of all that compiling looks at: the module with its weights, names and spans, the target and this
 machine's processor, the options of the `PassContext`, what is registered of operators, and the compiler's own files.
 Where one of these has no digest, there is no key. An entry is the file of an executable, whose constants are mapped
-into memory; all of it is compared with checksums before it is used.
+into memory; all of it is compared with checksums before it is used. Large weights are a file of their own, which is
+written while kernels are compiled.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ..codegen.backend import backend_of
 from ..ir.json import load_json, save_json
@@ -27,7 +32,7 @@ from ..runtime.error import LibraryError, TypeMismatch
 from ..runtime.library import checksum
 from ..runtime.once import once
 from ..runtime.signature import Signature
-from ..runtime.vm.file import Stored, decode, encode
+from ..runtime.vm.file import Place, Stored, checksums_of, constant_items, decode, encode, encode_items, size_of
 from ..runtime.vm.native import NativeSpec
 from ..runtime.vm.program import Program
 from ..target.target import Target
@@ -37,6 +42,8 @@ from .stages import stages
 
 _LARGEST = object_cache.MAX_BYTES // 4
 """Weights of more bytes than an entry may have are not read for a digest."""
+_FEW_BYTES = 1 << 24
+"""Weights of fewer bytes are part of the entry: writing them takes milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,7 @@ def get(key: str) -> Compiled | None:
     path = object_cache.find(key)
     if path is None:
         return None
+    object_cache.find(_weights_of(key))  # they are evicted together
     try:
         stored = decode(path, checked=None)
         if stored is None:
@@ -86,10 +94,49 @@ def get(key: str) -> Compiled | None:
         return Compiled(stored.program, stored.natives, _decode_code(stored.library) if stored.library else None)
     except LibraryError:
         object_cache.remove(key)
+        object_cache.remove(_weights_of(key))
         return None
 
 
-def put(key: str, compiled: Compiled) -> None:
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The weights of an entry in a file of their own."""
+
+    place: Place
+    checksums: Sequence[bytes]
+
+
+@contextmanager
+def writing_weights(key: str | None, program: Program) -> Iterator[Callable[[], Weights | None]]:
+    """Writes the weights of an entry while the rest is compiled; what is entered waits for them.
+
+    It gives None for weights that belong into the entry, being few, and for those that cannot be written.
+    """
+    items = constant_items(program)
+    if key is None or size_of(items) < _FEW_BYTES or not object_cache.holds(size_of(items)):
+        yield lambda: None
+        return
+    with ThreadPoolExecutor(1) as thread:
+        written = thread.submit(_write_weights, _weights_of(key), items)
+        try:
+            yield written.result
+        except BaseException:
+            written.result()
+            object_cache.remove(_weights_of(key))
+            raise
+
+
+def _write_weights(name: str, items: list[tuple[int, int, np.ndarray]]) -> Weights | None:
+    checksums, size = checksums_of(items), size_of(items)
+    return Weights(Place(0, size, name), checksums) if object_cache.put_file(name, encode_items(items)) else None
+
+
+def _weights_of(key: str) -> str:
+    """The key of the file that has the weights of an entry, if they are not in the entry."""
+    return f"{key}-weights"
+
+
+def put(key: str, compiled: Compiled, weights: Weights | None = None) -> None:
     """Keeps a compiled graph, unless it is too large or its kernels cannot be saved as JSON."""
     if not object_cache.holds(0):
         return
@@ -97,7 +144,8 @@ def put(key: str, compiled: Compiled) -> None:
         library = b"" if compiled.code is None else _encode_code(compiled.code)
     except TypeMismatch:
         return
-    object_cache.put_file(key, encode(Stored(compiled.program, compiled.natives, library)))
+    place, checksums = (None, None) if weights is None else (weights.place, weights.checksums)
+    object_cache.put_file(key, encode(Stored(compiled.program, compiled.natives, library), place, checksums))
 
 
 def _encode_code(code: KernelCode) -> bytes:

@@ -119,20 +119,20 @@ def holds(nbytes: int) -> bool:
     return cache_dir() is not None and nbytes <= MAX_BYTES // 4
 
 
-def put_file(key: str, parts: Iterable[bytes | memoryview]) -> None:
-    """Store a file of those contents under `key`; does nothing where it cannot be written or takes too much space."""
+def put_file(key: str, parts: Iterable[bytes | memoryview]) -> bool:
+    """Store a file of those contents under `key`; false where it cannot be written or takes too much space."""
     global _bytes_until_sweep
     path = _path(key)
     parts = list(parts)
     size = sum(memoryview(part).nbytes for part in parts)
     if path is None or not holds(size):
-        return
+        return False
     temporary = None
     try:
         folder = path.parent / _WRITING
         folder.mkdir(parents=True, exist_ok=True)
         if size > shutil.disk_usage(folder).free // 4:
-            return
+            return False
         descriptor, temporary = tempfile.mkstemp(dir=folder)
         with os.fdopen(descriptor, "wb") as file:
             file.writelines(parts)
@@ -141,11 +141,12 @@ def put_file(key: str, parts: Iterable[bytes | memoryview]) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        return
+        return False
     _bytes_until_sweep -= size
     if _bytes_until_sweep <= 0:
         _bytes_until_sweep = min(_SWEEP_EVERY, MAX_BYTES // 4)
         evict(path.parent)
+    return True
 
 
 def evict(directory: Path, max_bytes: int | None = None) -> None:

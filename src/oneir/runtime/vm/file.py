@@ -14,7 +14,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -104,30 +104,49 @@ def constant_items(program: Program) -> list[tuple[int, int, np.ndarray]]:
     return found
 
 
-def encode(stored: Stored, place: Place | None = None) -> Iterator[bytes | memoryview]:
-    """The content of a file, in parts that are written one after the other; for `place` see `write_executable`."""
+def encode(
+    stored: Stored, place: Place | None = None, checksums: Sequence[bytes] | None = None
+) -> Iterator[bytes | memoryview]:
+    """The content of a file, in parts that are written one after the other; for `place` see `write_executable`.
+
+    `checksums` are those of the constants' items, where they are known.
+    """
     items = constant_items(stored.program)
-    data = [] if place is not None else [(offset, part) for _, offset, part in items]
-    document = _encode(stored.program, items)
+    document = _encode(stored.program, items, checksums)
     if place is not None:
         document["data"] = [place.start, place.size, place.file]
     document["natives"] = {name: spec.to_json() for name, spec in stored.natives.items()}
     text = json.dumps(document, separators=(",", ":")).encode()
-    return _parts(stored.library, text, data)
+    return _parts(stored.library, text, items if place is None else [])
 
 
-def _parts(library: bytes, text: bytes, data: list[tuple[int, np.ndarray]]) -> Iterator[bytes | memoryview]:
+def _parts(library: bytes, text: bytes, items: list[tuple[int, int, np.ndarray]]) -> Iterator[bytes | memoryview]:
     yield library
     yield text
     yield b"\0" * (-(len(library) + len(text)) % _PAGE)
-    end = 0
-    for offset, items in data:
-        yield b"\0" * (offset - end)
-        yield items.data
-        release(items)
-        end = offset + items.nbytes
-    sizes = _SIZES.pack(len(library), len(text), end)
+    yield from encode_items(items)
+    sizes = _SIZES.pack(len(library), len(text), size_of(items))
     yield _MAGIC + sizes + checksum(text + sizes)
+
+
+def encode_items(items: list[tuple[int, int, np.ndarray]]) -> Iterator[bytes | memoryview]:
+    """The items of constants, each at its place, in parts that are written one after the other."""
+    end = 0
+    for _, offset, part in items:
+        yield b"\0" * (offset - end)
+        yield part.data
+        release(part)
+        end = offset + part.nbytes
+
+
+def size_of(items: list[tuple[int, int, np.ndarray]]) -> int:
+    """The bytes that the items of constants take."""
+    return items[-1][1] + items[-1][2].nbytes if items else 0
+
+
+def checksums_of(items: list[tuple[int, int, np.ndarray]]) -> list[bytes]:
+    """The checksum of the items of each constant."""
+    return digests([part.data for _, _, part in items])
 
 
 def decode(path: Path, checked: int | None = _CHECKED) -> Stored | None:
@@ -220,12 +239,14 @@ def _natives(value: object, program: Program) -> dict[str, NativeSpec]:
 # Writing -------------------------------------------------------------------------------------------------------------
 
 
-def _encode(program: Program, items: list[tuple[int, int, np.ndarray]]) -> dict[str, object]:
+def _encode(
+    program: Program, items: list[tuple[int, int, np.ndarray]], checksums: Sequence[bytes] | None
+) -> dict[str, object]:
     return {
         "format": _FORMAT,
         "oneir": __version__,
         "functions": [_encode_function(function) for function in program.functions],
-        "constants": _encode_constants(program.constants, items),
+        "constants": _encode_constants(program.constants, items, checksums or checksums_of(items)),
         "names": program.constant_names,
         "devices": program.devices,
     }
@@ -251,8 +272,9 @@ def _encode_instruction(instruction: Instruction) -> list[object]:
             return ["if", cond, false_offset]
 
 
-def _encode_constants(constants: list[Constant], items: list[tuple[int, int, np.ndarray]]) -> list[list[object]]:
-    checksums = digests([part.data for _, _, part in items])
+def _encode_constants(
+    constants: list[Constant], items: list[tuple[int, int, np.ndarray]], checksums: Sequence[bytes]
+) -> list[list[object]]:
     tensors = {index: (offset, found.hex()) for (index, offset, _), found in zip(items, checksums, strict=True)}
     return [_encode_constant(constant, tensors.get(index)) for index, constant in enumerate(constants)]
 
