@@ -66,6 +66,23 @@ def test_warps_meet_at_their_barriers(order):
 
 
 @needs_compiler
+def test_a_program_is_compiled_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("ONEIR_CACHE_DIR", str(tmp_path))
+    first = reversed_by(REVERSE, "forward")
+
+    def refuse(*args, **kwargs):
+        raise UnsupportedError("the compiler was asked")
+
+    monkeypatch.setattr(cuda_host.subprocess, "run", refuse)
+    np.testing.assert_array_equal(reversed_by(REVERSE, "backward"), first)
+    with pytest.raises(UnsupportedError, match="the compiler was asked"):
+        CudaOnHost(REVERSE.replace("95 - t", "94 - t"))
+    monkeypatch.setenv("ONEIR_CACHE_DIR", "")
+    with pytest.raises(UnsupportedError, match="the compiler was asked"):
+        CudaOnHost(REVERSE)
+
+
+@needs_compiler
 def test_dynamic_shared_memory():
     x = numbers()[0, :32].copy()
     CudaOnHost(DYNAMIC).launch("dynamic", [1], [32], [x])

@@ -1,4 +1,4 @@
-// CUDA C++ on the host: what stands above the text of a program, which is compiled as C++17 without a change.
+// CUDA C++ on the host: what stands above the text of a program, which is compiled as GNU C++14 without a change.
 //
 // A block runs on one thread of the host. Its threads are fibers, with a stack each; a barrier gives control back to the
 // scheduler, which lets every thread come to the barrier, one after the other in a given order, before any goes on. A

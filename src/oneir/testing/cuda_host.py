@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import re
 import shutil
 import subprocess
@@ -27,6 +28,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from ..runtime import object_cache
 from ..runtime.driver import AXES, Driver, KernelRecord, find_driver, replace_driver
 from ..runtime.error import CompileError, DeviceError, InvalidValue, UnsupportedError
 from ..runtime.launch import raise_launch
@@ -41,7 +43,8 @@ MAX_THREADS = 1024
 MAX_SHARED_BYTES = 48 << 10
 _MESSAGE_BYTES = 256
 _PRELUDE = ("cuda_host.h", "cuda_host_warp.h", "cuda_host_hopper.h")
-_OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
+# GNU C++14, which has all that the programs use, and whose <math.h> takes a tenth of a second less than that of C++17.
+_OPTIONS = ("-std=gnu++14", "-O1", "-w", "-fPIC", "-shared", "-fno-strict-aliasing", "-ffp-contract=off")
 _OPTIONS += ("-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-x", "c++")
 _HEAD = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([\d, ]+\) )?(\w+)\(([^)]*)\)')
 _TYPES = {"bool": ctypes.c_uint8, "float": ctypes.c_float, "double": ctypes.c_double, "int": ctypes.c_int32}
@@ -166,18 +169,21 @@ def _compiler() -> str:
 
 
 def _compiled(text: str, *options: str) -> ctypes.CDLL:
-    compiler = _compiler()
+    """The library of a text, which the cache of compiled code may have."""
+    compiler = os.path.realpath(_compiler())
+    command, status = [compiler, *_OPTIONS, *options], os.stat(compiler)
+    key = object_cache.cache_key("on host", text, *command, f"{status.st_size} {status.st_mtime_ns}")
+    data = object_cache.get(key)
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "program.so"
-        done = subprocess.run(
-            [compiler, *_OPTIONS, *options, "-o", str(library), "-"],
-            input=text,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            raise CompileError(f"g++ does not take the program:\n{done.stderr}")
+        if data is None:
+            command += ["-o", str(library), "-"]
+            done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise CompileError(f"g++ does not take the program:\n{done.stderr}")
+            object_cache.put(key, library.read_bytes())
+        else:
+            library.write_bytes(data)
         return ctypes.CDLL(str(library))
 
 
