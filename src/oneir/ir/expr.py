@@ -272,6 +272,14 @@ def const(value: ExprLike | str, dtype: str | None = None, span: Span | None = N
     Without a dtype: bool for a bool, int32 for an int that fits, else int64, float32 for a float, the array's own for a
     NumPy scalar.
     """
+    if (
+        isinstance(value, int)
+        and not isinstance(value, bool)
+        and isinstance(dtype, DataType)
+        and dtype.is_int
+        and dtype.is_scalar
+    ):
+        return IntImm(dtype, value, span=span)
     if isinstance(value, ExprOp):
         value = value.__prim_expr__()
         return value if dtype is None or value.dtype == dtype else ops.cast(dtype, value)

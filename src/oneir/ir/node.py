@@ -236,6 +236,8 @@ def _write_init(cls: Any) -> None:
         elif field.converter is not None and not field.deferred:
             scope[f"convert_{name}"] = field.converter
             value = f"convert_{name}({name})"
+            if isinstance(field.converter, type):  # most values are of the class that they are converted to
+                value = f"{name} if {name}.__class__ is convert_{name} else {value}"
         elif field.shape == "mapping":
             value = f"{name} or EMPTY"
         body.append(f"    self.{field.name} = {value}")
