@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,8 @@ class PresburgerSet(IntSet):
     def __init__(self, *constraints: Any):
         raise UnsupportedError("sets described by Presburger formulas are not supported; use IntervalSet")
 
+
+_OF_INTS = {e.Add: operator.add, e.Sub: operator.sub, e.Mul: operator.mul}
 
 EVERYTHING = IntervalSet(_NEG_INF, _POS_INF)
 NOTHING = IntervalSet(_POS_INF, _NEG_INF)
@@ -208,8 +211,12 @@ class IntSetEvaluator:
         """One bound of a result; the given infinity where either part is infinite."""
         if is_infinite(a) or is_infinite(b):
             return infinity
-        low, high = self.analyzer.bounds(cls(a, b))
         limits = self.analyzer.bounds_of_dtype(a.dtype)
+        of_ints = _OF_INTS.get(cls)
+        if of_ints is not None and isinstance(a, e.IntImm) and isinstance(b, e.IntImm) and a.dtype.is_int:
+            end: int = of_ints(a.value, b.value)
+            return e.IntImm(a.dtype, end) if limits[0] <= end <= limits[1] else infinity
+        low, high = self.analyzer.bounds(cls(a, b))
         # A bound that certainly overflows is unknown.
         return infinity if low > limits[1] or high < limits[0] else self._of(cls, a, b)
 

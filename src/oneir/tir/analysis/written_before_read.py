@@ -210,11 +210,11 @@ def reads_own_writes(known: Accesses, analyzer: Analyzer) -> bool:
     """
     if known.is_opaque:
         return False
-    written = _Written()
+    written, boxes = _Written(), dict[tuple[int, int], _Box | None]()
     for access in known.accesses:
         if access.is_write:
             written.add(access)
-        elif not any(_covers(write, access, known.buffer, analyzer) for write in written.candidates(access)):
+        elif not any(_covers(write, access, known.buffer, analyzer, boxes) for write in written.candidates(access)):
             return False
     return True
 
@@ -272,8 +272,17 @@ def _loops(frames: Iterable[Frame]) -> dict[Var, For]:
     return {frame.node.loop_var: frame.node for frame in frames if isinstance(frame.node, For)}
 
 
-def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> bool:
-    """Whether a write before a read covers all elements that it reads."""
+_Box = list[tuple[PrimExpr, PrimExpr, bool, bool]]
+"""For each dimension of a write the first and the last index, and whether these are the buffer's own."""
+
+
+def _covers(
+    write: Access, read: Access, buffer: Buffer, analyzer: Analyzer, boxes: dict[tuple[int, int], _Box | None]
+) -> bool:
+    """Whether a write before a read covers all elements that it reads.
+
+    `boxes` keeps what a write covers, by its id and the number of loops and blocks that it shares with a read.
+    """
     common = len(common_path((write.path, read.path)))
     inner, reading = _loops(write.path[common:]), _loops(read.path[common:])
     reduced = reduction_loops(write.path)
@@ -281,7 +290,10 @@ def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> 
         return False
     if _is_renamed(write, read, inner, reading, reduced):
         return _runs(write, read, common, inner, buffer, analyzer)
-    box = _written_box(write, inner, reduced, analyzer)
+    key = id(write), common
+    if key not in boxes:
+        boxes[key] = _box_of(write, inner, reduced, buffer, analyzer)
+    box = boxes[key]
     if box is None or not _runs(write, read, common, inner, buffer, analyzer):
         return False
     domains: Any = {var: IntervalSet(loop.min, loop.min + loop.extent - 1) for var, loop in reading.items()}
@@ -289,17 +301,26 @@ def _covers(write: Access, read: Access, buffer: Buffer, analyzer: Analyzer) -> 
     def range_of(index: PrimExpr) -> Any:
         return analyzer.int_set(index, domains)
 
-    for axis, (low, high) in enumerate(box):
+    for axis, (low, high, from_first, to_last) in enumerate(box):
         if reads_memory(read.first[axis]):
             return False
         # Reads are in bounds, so writing all of a dimension is enough.
-        from_first = analyzer.can_prove(low <= 0)
-        to_last = analyzer.can_prove(high >= buffer.shape[axis] - 1)
         if not (from_first or _at_most(low, range_of(read.first[axis]).min_value, analyzer)):
             return False
         if not (to_last or _at_most(range_of(read.last[axis]).max_value, high, analyzer)):
             return False
     return True
+
+
+def _box_of(write: Access, inner: dict[Var, For], reduced: set[Var], buffer: Buffer, analyzer: Analyzer) -> _Box | None:
+    """What a write covers; None where that is not certain."""
+    written = _written_box(write, inner, reduced, analyzer)
+    if written is None:
+        return None
+    return [
+        (low, high, analyzer.can_prove(low <= 0), analyzer.can_prove(high >= extent - 1))
+        for (low, high), extent in zip(written, buffer.shape, strict=True)
+    ]
 
 
 def _is_renamed(write: Access, read: Access, inner: dict[Var, For], reading: dict[Var, For], reduced: set[Var]) -> bool:

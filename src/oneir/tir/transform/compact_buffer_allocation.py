@@ -18,6 +18,7 @@ from typing import Any
 from ...arith import Analyzer, IntervalSet
 from ...arith.constraint import conjuncts, reads_memory
 from ...arith.int_set import EVERYTHING, is_infinite, union
+from ...arith.interval_set import IntSetEvaluator
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Call, IntImm, Let, PrimExpr, Range, Select, Var, const
@@ -100,19 +101,27 @@ class _Uses(Visitor):
         self.conditions: list[PrimExpr] = []
         self.aligned: dict[Buffer, list[Sequence[int]]] = {}
         self.threads: dict[Var, str] = {}
+        self.evaluators: dict[tuple[int, str], IntSetEvaluator] = {}
+        """By where buffers are allocated, and their scope."""
 
     # -- ranges and conditions --
 
     def under(self, condition: PrimExpr, node: Any) -> None:
         count = len(self.conditions)
         self.conditions.extend(conjuncts(condition))
-        self.visit(node)
+        self.within(node)
         del self.conditions[count:]
 
     def define(self, var: Var, values: IntervalSet, body: Any) -> None:
         self.defined.append((var, values))
-        self.visit(body)
+        self.within(body)
         self.defined.pop()
+
+    def within(self, node: Any) -> None:
+        """Visits what stands where other variables or conditions are known than around it."""
+        around, self.evaluators = self.evaluators, {}
+        self.visit(node)
+        self.evaluators = around
 
     def visit_For(self, loop: For) -> None:
         self.visit(loop.min)
@@ -221,27 +230,31 @@ class _Uses(Visitor):
             return
         if use.whole:
             return
-        domains: dict[Var, Any] = dict(self.defined[use.depth :])
-        if buffer.scope() != "global":
-            # Enclosing threads that share the memory all use it.
-            outer_threads = [(var, values) for var, values in self.defined[: use.depth] if var in self.threads]
-            domains.update(entry for entry in outer_threads if shares_memory(buffer.scope(), self.threads[entry[0]]))
-        for var in domains:
-            domains[var] = self._limited(var, domains[var])
-        region = [self._interval(first, last, domains) for first, last in indices]
+        evaluated = self._evaluator(use)
+        region = [self._interval(first, last, evaluated) for first, last in indices]
         if use.region is not None:
             region = [union([a, b], self.analyzer) for a, b in zip(use.region, region, strict=True)]
         use.region = region
 
-    def _interval(self, first: PrimExpr, last: PrimExpr, domains: dict[Var, Any]) -> IntervalSet:
-        low = self.analyzer.int_set(first, domains)
-        high = low if last is first else self.analyzer.int_set(last, domains)
-        assert isinstance(low, IntervalSet) and isinstance(high, IntervalSet)
-        return (
-            self._limited(first, IntervalSet(low.min_value, high.max_value))
-            if last is first
-            else IntervalSet(low.min_value, high.max_value)
-        )
+    def _evaluator(self, use: _Use) -> IntSetEvaluator:
+        """What gives the intervals of indices here, the same one for all buffers that are allocated at one place."""
+        scope = use.buffer.scope()
+        found = self.evaluators.get((use.depth, scope))
+        if found is None:
+            domains: dict[Var, Any] = dict(self.defined[use.depth :])
+            if scope != "global":
+                # Enclosing threads that share the memory all use it.
+                outer_threads = [(var, values) for var, values in self.defined[: use.depth] if var in self.threads]
+                domains.update(entry for entry in outer_threads if shares_memory(scope, self.threads[entry[0]]))
+            limited = {var: self._limited(var, values) for var, values in domains.items()}
+            found = self.evaluators[use.depth, scope] = IntSetEvaluator(self.analyzer, limited)
+        return found
+
+    def _interval(self, first: PrimExpr, last: PrimExpr, evaluated: IntSetEvaluator) -> IntervalSet:
+        low = evaluated(first)
+        if last is first:
+            return self._limited(first, low)
+        return IntervalSet(low.min_value, evaluated(last).max_value)
 
     def _limited(self, expr: PrimExpr, values: IntervalSet) -> IntervalSet:
         """The values of an expression, limited by the enclosing conditions that compare it to constants."""
