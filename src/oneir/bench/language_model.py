@@ -41,7 +41,7 @@ class Generated:
     bytes_of_token: float | None = None
     """What OneIR reads for one: weights, and the keys and values before it."""
     read_speed: float | None = None
-    """The bytes a second that reading alone reached between the rounds."""
+    """The bytes a second that reading alone reached between the rounds, their median as of the times."""
     compile_seconds: float | None = None
     load_seconds: float | None = None
     peak_bytes: int | None = None
@@ -169,7 +169,11 @@ def compare(
                         )
                     )
                 speeds.append(machine.ask("read_speed"))
-    return [_result(one, model, threads, prompt, tokens, max(speeds)) for prompt in prompts for one in contestants]
+    return [
+        _result(one, model, threads, prompt, tokens, statistics.median(speeds))
+        for prompt in prompts
+        for one in contestants
+    ]
 
 
 def _load(contestant: _Contestant, path: Path, context: int, target: str | None, longest: list[int]) -> None:
