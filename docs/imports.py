@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ Graph = dict[str, set[str]]
 def run_time_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
     """All imports, at whatever depth, but those under `if TYPE_CHECKING`."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.expr):
+            continue  # holds no statements
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield node
         elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
@@ -36,8 +39,9 @@ def run_time_imports(tree: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
             yield from run_time_imports(node)
 
 
+@functools.cache
 def module_graph(root: Path = ROOT) -> Graph:
-    """The imports of all modules in a folder, which is a package.
+    """The imports of all modules in a folder, which is a package; read once.
 
     A package counts as imported only by who names it, not by who names a part of it: its `__init__` offers what its
     modules define, so that otherwise each of them would be in a circle with it.
