@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import oneir
+from oneir.ir.expr import Var
+from oneir.ir.visitor import Mapper, Visitor
 
 ROOT = Path(oneir.__file__).parent
 
@@ -50,3 +52,20 @@ def test_no_walk_passes_through_c():
 )
 def test_what_counts(source, lines):
     assert visits_through_c(source) == lines
+
+
+@pytest.mark.parametrize("base", [Visitor, Mapper])
+def test_attributes_of_visitors_may_have_any_name(base):
+    class Counting(base):
+        def __init__(self):
+            super().__init__()
+            self.below, self.handlers, self.walk = {}, [], None
+
+        def visit_IntImm(self, node):
+            self.below[node.value] = self.below.get(node.value, 0) + 1
+            return node
+
+    x = Var("x", "int32")
+    counting = Counting()
+    counting((x + 1) * (x + 2) + 1)
+    assert counting.below == {1: 2, 2: 1}

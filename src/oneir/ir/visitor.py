@@ -80,12 +80,12 @@ class _MethodsByClass(Dispatch):
     """Calls `visit_X` for nodes of class X and of its subclasses, unless those have a method of their own."""
 
     visit = Dispatch._handle
-    below: ClassVar[Walks[Walk | None]]
+    _below: ClassVar[Walks[Walk | None]]
     """By the class of a child what handles it; None for leaves without a method, and for what is no node."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls.below = Walks(cls._for_child)
+        cls._below = Walks(cls._for_child)
 
     @classmethod
     def _method_for(cls, node_class: type) -> Callable[[Any, Any], Any]:

@@ -3,7 +3,7 @@
 They look up the handler of each child themselves, and call none for nodes that a visitor leaves alone, as it does with
 more than half of all: a call for each child of each node is what walks take their time for.
 
-`visitor.below` gives handlers by the class of the child, None for what is left alone.
+`visitor._below` gives handlers by the class of the child, None for what is left alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _children(field: Field) -> str:
 
 def _write_visit(cls: Any) -> Walk:
     """Visits the children, in the order of the fields; variables in binder fields are definitions, not uses."""
-    lines = ["def visit(visitor, self):", "    below = visitor.below"]
+    lines = ["def visit(visitor, self):", "    below = visitor._below"]
     for field in visited_fields(cls):
         guard = " and not e.is_variable" if field.kind == "binder" else ""
         many = field.shape in ("array", "mapping", "optional array")
@@ -55,7 +55,7 @@ def _write_visit(cls: Any) -> Walk:
 
 def _write_map(cls: Any) -> Walk:
     """The node with its children mapped; the identical node when nothing changed."""
-    lines = ["def map(visitor, self):", "    below = visitor.below"]
+    lines = ["def map(visitor, self):", "    below = visitor._below"]
     unchanged: list[str] = []
     for field in visited_fields(cls):
         name, binder = field.name, field.kind == "binder"

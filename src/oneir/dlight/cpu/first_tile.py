@@ -90,4 +90,5 @@ class _Without(Mapper):
         return new.body if isinstance(new.body, Evaluate) else new
 
     def visit_SeqStmt(self, seq: SeqStmt) -> Any:
-        return flat_seq([stmt for stmt in map(self.visit, seq.seq) if not isinstance(stmt, Evaluate)])
+        kept = [self.visit(stmt) for stmt in seq.seq]
+        return flat_seq([stmt for stmt in kept if not isinstance(stmt, Evaluate)])
