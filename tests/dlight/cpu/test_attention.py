@@ -84,6 +84,27 @@ def test_a_mask_is_added_to_the_scores(shape: tuple[int, ...]) -> None:
     np.testing.assert_allclose(outcome(func, q.shape, q, k, v, bias), expected(q, k, v, bias), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("mask", [-100.0, -1e9, -np.inf])
+def test_masked_keys_have_no_weight_rather_than_a_subnormal_one(mask: float) -> None:
+    """What is far below the largest score counts as zero, so that no product takes the slow way of subnormal numbers."""
+    shapes = (2, 49, 3, 32), (2, 49, 3, 32), (2, 49, 3, 32), (1, 1, 1, 49)
+    q, k, v = (random(*shape) for shape in shapes[:3])
+    bias = np.zeros(shapes[3], "float32")
+    bias[..., 40:], v[:, 40:] = mask, 1e38
+    result = outcome(kernel(lambda q, k, v, bias: op.nn.attention(q, k, v, bias), *shapes), q.shape, q, k, v, bias)
+    np.testing.assert_allclose(result, expected(q, k[:, :40], v[:, :40]), rtol=2e-5, atol=2e-6)
+
+
+def test_nan_reaches_the_result() -> None:
+    shapes = (1, 20, 2, 32), (1, 31, 2, 32), (1, 31, 2, 32), (1, 1, 20, 31)
+    q, k, v = (random(*shape) for shape in shapes[:3])
+    bias = np.zeros(shapes[3], "float32")
+    bias[0, 0, 3, 17] = np.nan
+    result = outcome(kernel(lambda q, k, v, bias: op.nn.attention(q, k, v, bias), *shapes), q.shape, q, k, v, bias)
+    assert (np.isnan(result).all(axis=(0, 2, 3)) == (np.arange(20) == 3)).all()
+    assert np.isfinite(result[:, np.arange(20) != 3]).all()
+
+
 def test_several_heads_of_queries_share_one_of_keys() -> None:
     shapes = (1, 24, 6, 32), (1, 40, 2, 32), (1, 40, 2, 32)
     func = kernel(op.nn.attention, *shapes)

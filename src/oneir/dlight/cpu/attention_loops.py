@@ -30,6 +30,10 @@ from ..analysis.attention import Parts
 from ..analysis.leaves import variables
 from .transposition import transposed, vectors
 
+_LOWEST = -87.0
+"""Keys whose scores are further than this below the largest have no weight; exp(-87) is still a normal float32. Masks
+of -100 would give subnormal weights, and those of minus infinity come by way of such: 384 windows of 49 queries, half
+of whose keys were masked, took 61 and 12 ms on an Emerald Rapids, and take 5.5 and 5.0."""
 _LEAST = -3.4028234663852886e38
 """What largest scores begin with: finite, so that nothing is infinity less infinity where all keys are masked."""
 
@@ -329,7 +333,10 @@ class _Block:
         def exponential(vector: PrimExpr, top: PrimExpr) -> Stmt:
             def lane(v: PrimExpr) -> Stmt:
                 j = vector * lanes + v
-                return store(own.weight, [row, j], exp(own.weight[row, j] - top))
+                below = own.weight[row, j] - top
+                masked = below < _LOWEST
+                weight = exp(Select(masked, const(_LOWEST, "float32"), below))
+                return store(own.weight, [row, j], Select(masked, const(0.0, "float32"), weight))
 
             def counted(v: PrimExpr) -> Stmt:
                 return store(added, [v], added[v] + own.weight[row, vector * lanes + v])
