@@ -41,7 +41,7 @@ class Generated:
     bytes_of_token: float | None = None
     """What OneIR reads for one: weights, and the keys and values before it."""
     read_speed: float | None = None
-    """The bytes a second that reading alone reached between the rounds, their median as of the times."""
+    """The bytes a second that reading alone reached between the rounds: like the times, the median."""
     compile_seconds: float | None = None
     load_seconds: float | None = None
     peak_bytes: int | None = None
@@ -193,7 +193,7 @@ def _turn(contestant: _Contestant, text: list[int], read: bool, answer: list[int
     contestant.answering[prompt] += ask(
         "answer", tokens=answer, start=prompt, seconds=0.2, processor_time=processor_time
     )
-    contestant.peak_bytes = contestant.worker.ask("peak_memory")
+    contestant.peak_bytes = ask("peak_memory")
     time.sleep(0.05)  # threads that wait for more work spin for a while
 
 

@@ -9,7 +9,8 @@
                                                           for g in range(64):
                                                               dots = ... digits[g] ...
 
-So weights are unpacked while the first tile waits for memory, and one tile alone takes no longer than before.
+So weights are unpacked while the first tile waits for memory. Where there is one tile only, keeping what it makes is in
+vain.
 """
 
 from __future__ import annotations
