@@ -93,6 +93,14 @@ def test_sequences_of_different_lengths(kind, direction):
     check(layer(kind, 16, ("lengths", *states), direction=direction), (7, 5), (3, 2))
 
 
+@pytest.mark.parametrize("kind", GATES)
+def test_weights_that_no_core_keeps(monkeypatch, kind):
+    # Threads share the units of each step then, and one direction follows the other.
+    monkeypatch.setattr("oneir.topi.nn.recurrent.MOST_KEPT", 0)
+    states = ("h0", "c0") if kind == "LSTM" else ("h0",)
+    check(layer(kind, 37, ("lengths", *states), direction="bidirectional"), (7, 5), (4, 8), (3, 2))
+
+
 @pytest.mark.parametrize(
     ("kind", "given", "attributes"),
     [

@@ -1,15 +1,16 @@
 """Recurrent layers: a loop over time around products of the hidden state, any number of steps in one function.
 
-    for d, tile in T.parallel(directions, batch // ROWS):    for t in range(steps):
-        for t in range(steps):                                   for d, block in T.parallel(directions, blocks):
+    for d, tile in T.parallel(directions, batch // ROWS):    for d, t in T.grid(directions, steps):
+        for t in range(steps):                                   for block in T.parallel(blocks):
             for block in range(units // lanes):                      for tile in range(batch // ROWS):
                         sums[row, gate, lane] += weights[d, block, k, gate, lane] * hidden[row, k]
                         hidden'[row, lane], ... = cell(sums, gates[t, row, d, block], hidden[row, lane], ...)
 
 Sequences of a batch do not depend on each other, so where a core keeps all weights (left), each tile of sequences runs
 through time alone. Where it does not (right), threads share the units of a step, so that each reads only its part of
-the weights, once for the whole batch. All gates of some neighbouring units are computed together: their sums stay in
-registers, and weights are read in the order in which they lie. `lanes_of` and the shapes below say how.
+the weights, once for the whole batch; it may keep its part of one direction, so the other begins after that. All gates
+of some neighbouring units are computed together: their sums stay in registers, and weights are read in the order in
+which they lie. `lanes_of` and the shapes below say how.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from ..loops import allocate, loop, store
 ROWS = 4
 """Sequences of a batch that are computed together; fewer are as fast one by one."""
 MOST_KEPT = 512 << 10
-"""Bytes of weights that a core keeps: half of a second-level cache. Threads meet in about the time in which one reads
-half of them."""
+"""Bytes of weights for which threads do not meet at each step: a meeting takes about as long as one of them reads half
+of these. Twice as many, still a second-level cache, where several tiles or directions have work for other threads."""
 _REGISTER = 16
 """Floats of the widest vector register."""
 
@@ -139,7 +140,6 @@ class _Tile:
 
     direction: PrimExpr
     first: PrimExpr
-    held_direction: PrimExpr
     held_first: PrimExpr
 
 
@@ -154,12 +154,13 @@ class _Layer:
         self.dtype = own.gates.dtype
         self.rows = rows
         self.tiles = (self.batch + (rows - 1)) // rows
-        units = as_int(self.units) or 0
-        self.apart = units * units * cell.gates * self.dtype.itemsize <= MOST_KEPT
-        held = (1, rows) if self.apart else (len(backward), self.tiles * rows)
+        units, batch = as_int(self.units) or 0, as_int(self.batch) or 1
+        most = MOST_KEPT if len(backward) == 1 and batch <= rows else 2 * MOST_KEPT
+        self.apart = units * units * cell.gates * self.dtype.itemsize <= most
+        held = rows if self.apart else self.tiles * rows
         self.vectors = [
             # What a product reads must not change while it runs.
-            decl_buffer((2 if i == 0 else 1, *held, self.blocks * self.lanes), self.dtype, f"vector{i}")
+            decl_buffer((2 if i == 0 else 1, held, self.blocks * self.lanes), self.dtype, f"vector{i}")
             for i in range(cell.vectors)
         ]
 
@@ -170,8 +171,7 @@ class _Layer:
         """All steps of some sequences, and of others beside them."""
 
         def whole(index: Var) -> Stmt:
-            zero = const(0, index.dtype)
-            tile = _Tile(index // self.tiles, index % self.tiles * self.rows, zero, zero)
+            tile = _Tile(index // self.tiles, index % self.tiles * self.rows, const(0, index.dtype))
 
             def units(number: int, t: Var) -> Stmt:
                 return loop(0, self.blocks, lambda b: self.block(number, t, tile, b), "block")
@@ -184,29 +184,28 @@ class _Layer:
         return loop(0, self.tiles * len(self.backward), whole, "tile", ForKind.PARALLEL)
 
     def step_by_step(self) -> Stmt:
-        """All sequences of one step after the other, some units beside others."""
+        """All sequences of one step after the other, some units beside others; one direction after the other."""
 
-        def tiles(direction: PrimExpr, body: Callable[[_Tile], Stmt]) -> Stmt:
-            def of_tile(i: Var) -> Stmt:
-                first = i * self.rows
-                return body(_Tile(direction, first, direction, first))
+        def direction(d: Var) -> Stmt:
+            def tiles(body: Callable[[_Tile], Stmt]) -> Stmt:
+                def of_tile(i: Var) -> Stmt:
+                    first = i * self.rows
+                    return body(_Tile(d, first, first))
 
-            return loop(0, self.tiles, of_tile, "tile")
+                return loop(0, self.tiles, of_tile, "tile")
 
-        def directions(body: Callable[[_Tile], Stmt]) -> Stmt:
-            return loop(0, len(self.backward), lambda d: tiles(d, body), "direction")
+            def units(number: int, t: Var) -> Stmt:
+                def some(block: Var) -> Stmt:
+                    return tiles(lambda tile: self.block(number, t, tile, block))
 
-        def units(number: int, t: Var) -> Stmt:
-            def some(index: Var) -> Stmt:
-                block = index % self.blocks
-                return tiles(index // self.blocks, lambda tile: self.block(number, t, tile, block))
+                return loop(0, self.blocks, some, "block", ForKind.PARALLEL)
 
-            return loop(0, len(self.backward) * self.blocks, some, "units", ForKind.PARALLEL)
+            def step(t: Var) -> Stmt:
+                return flat_seq([units(number, t) for number in range(len(self.cell.products))])
 
-        def step(t: Var) -> Stmt:
-            return flat_seq([units(number, t) for number in range(len(self.cell.products))])
+            return flat_seq([tiles(self.begin), loop(0, self.steps, step, "t"), tiles(self.end)])
 
-        return allocate(self.vectors, directions(self.begin), loop(0, self.steps, step, "t"), directions(self.end))
+        return allocate(self.vectors, loop(0, len(self.backward), direction, "direction"))
 
     def begin(self, tile: _Tile) -> Stmt:
         """The first states, with zeros past the last unit."""
@@ -241,7 +240,7 @@ class _Layer:
 
     def place(self, tile: _Tile, slot: Any, r: PrimExpr, unit: PrimExpr) -> list[Any]:
         """Where vectors have the element of a row and a unit."""
-        return [slot, tile.held_direction, tile.held_first + r, unit]
+        return [slot, tile.held_first + r, unit]
 
     def time(self, t: Var, tile: _Tile, row: PrimExpr) -> tuple[PrimExpr, PrimExpr | None]:
         """Where a sequence is in time at step `t`, and whether it has not ended, where lengths are given."""
