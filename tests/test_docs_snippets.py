@@ -9,6 +9,7 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import forked
 import pytest
 import snippets
 
@@ -25,9 +26,7 @@ NEEDS = {"browser": ["wasm-ld", "node"], "riscv": ["riscv64-linux-gnu-gcc", "qem
 def test_snippets_print_what_the_page_says(path):
     # In a process of its own, since pages register operators, converters and back ends.
     assert path.read_text().count("```python\n") >= 2
-    done = subprocess.run(
-        [sys.executable, DOCS / "snippets.py", "--check", path], capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, DOCS / "snippets.py", "--check", path])
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -36,8 +35,7 @@ def test_a_program_of_the_gallery_prints_what_its_page_says_and_makes_its_pictur
     missing = [tool for tool in NEEDS.get(path.stem, ()) if shutil.which(tool) is None]
     if missing:
         pytest.skip(f"there is no {' and no '.join(missing)} here")
-    command = [sys.executable, DOCS / "snippets.py", "--check", path]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = forked.run([sys.executable, DOCS / "snippets.py", "--check", path])
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"({path.stem}.svg)" in path.read_text()
 

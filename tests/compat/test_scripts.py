@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 
 SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
@@ -13,7 +13,5 @@ SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.py"))
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_script(script):
-    done = subprocess.run(
-        [sys.executable, "-m", "oneir.compat", str(script)], capture_output=True, text=True, check=False
-    )
+    done = forked.run([sys.executable, "-m", "oneir.compat", script])
     assert done.returncode == 0, done.stderr

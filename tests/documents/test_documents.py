@@ -9,12 +9,12 @@ import functools
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import forked
 import pytest
 from devices import needs_compiler, needs_opencl, needs_vulkan, needs_webgpu
 from published import as_printed_here
@@ -39,7 +39,7 @@ def results(document: str, *device: str) -> dict[str, Any]:
     environment = os.environ | {"MPLBACKEND": "template", "ONEIR_CACHE_DIR": ""}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(FOLDER / "run_cells.py"), document, "results.json", *device]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+        done = forked.run(command, cwd=folder, env=environment)
         assert done.returncode == 0, done.stderr
         return json.loads((Path(folder) / "results.json").read_text())
 
