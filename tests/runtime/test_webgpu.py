@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from functools import partial
 
@@ -110,6 +113,17 @@ def test_devices_tell_what_they_are():
 
 
 # -- programs --
+
+
+def test_looking_for_devices_prints_nothing_where_there_is_no_desktop():
+    program = (
+        "import os, oneir; from oneir.runtime.driver import find_driver\n"
+        "count = find_driver(oneir.webgpu().device_type).count()\n"
+        "print(count > 0, 'NODEVICE_SELECT' in os.environ)"
+    )
+    surroundings = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "NODEVICE"))}
+    done = subprocess.run([sys.executable, "-c", program], env=surroundings, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("True False\n", "")
 
 
 def test_a_kernel_runs_on_tensors_of_any_size():

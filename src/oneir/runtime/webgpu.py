@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import os
 import re
 import struct
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -335,10 +337,24 @@ def _adapters() -> list[Any]:
     except ImportError:
         return []
     try:
-        found = wgpu.gpu.enumerate_adapters_sync()
+        with _without_desktop():
+            found = wgpu.gpu.enumerate_adapters_sync()
     except (RuntimeError, wgpu.GPUError):
         return []
     return [adapter for adapter in found if adapter.info["backend_type"] != "OpenGL"]
+
+
+@contextmanager
+def _without_desktop() -> Iterator[None]:
+    """Keeps Mesa from asking the desktop which GPU it runs on, where there is none: that prints errors."""
+    if "XDG_RUNTIME_DIR" in os.environ or "NODEVICE_SELECT" in os.environ:
+        yield
+        return
+    os.environ["NODEVICE_SELECT"] = "1"
+    try:
+        yield
+    finally:
+        del os.environ["NODEVICE_SELECT"]
 
 
 def _first_line(error: Exception) -> str:
