@@ -146,10 +146,15 @@ class AtenImporter(Importer):
         several = isinstance(example, (list, tuple)) and all(map(is_example, example))
         self.expected_parts = [self.extents(e) for e in example] if several else None
         self.is_contiguous = _is_contiguous(node)
-        self.call(node, name, overload, self.operands(node, name), node.kwargs)
+        args, kwargs = self.operands(node, name), node.kwargs
+        if name in ("as_strided", "as_strided_copy"):
+            args, kwargs = self.of_memory(node)
+        self.call(node, name, overload, args, kwargs)
         if node in self.env and (node.users or self.env[node] is not None):
             with self.reporting(node, f"{name}.{overload}" if overload else name):
-                self.env[node] = self.verified(self.env.pop(node), example)
+                value = self.env.pop(node)
+                _check_parts(node, value)
+                self.env[node] = self.verified(value, example)
         if node not in self.env:
             self.add_placeholder(node)
             return
@@ -179,6 +184,19 @@ class AtenImporter(Importer):
             axis = args[1] if len(args) > 1 else 0
             return [self.broadcastable(args[0], expected, axis % len(expected)), axis]
         return args
+
+    def of_memory(self, node: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments of as_strided with what its first argument is a view of in its place, where that is known."""
+        x, size, stride, *rest = node.args
+        example, base = x.meta.get("val"), x
+        while not _covers_storage(base.meta.get("val")) and operators.is_view(base) and hasattr(base.args[0], "meta"):
+            base = base.args[0]
+        found = base.meta.get("val")
+        if not _covers_storage(found) or found.dtype != example.dtype:
+            return node.args, node.kwargs
+        self.is_contiguous = True
+        offset = rest[0] if rest else node.kwargs.get("storage_offset")
+        return (base, size, stride, example.storage_offset() if offset is None else offset), {}
 
     def broadcastable(self, args: Sequence[Any], expected: Sequence[Any], free: int | None = None) -> list[Any]:
         """The values of operands, with the extents of the result in all dimensions but `free`."""
@@ -284,8 +302,6 @@ class AtenImporter(Importer):
             pairs = zip(parts, example, strict=False)
             checked = [None if part is None else self.verified(part, expected) for part, expected in pairs]
             return value if all(a is b for a, b in zip(parts, checked, strict=False)) else tuple(checked)
-        if value is None and is_example(example):
-            raise UnsupportedError("this result of the operator, which is for training, is not computed")
         if isinstance(value, Pair):
             if not is_example(example) or not example.is_complex():
                 raise UnsupportedError("complex numbers where PyTorch has real ones")
@@ -361,9 +377,23 @@ class AtenImporter(Importer):
         return self.symbols.expression(example) if type(example).__name__ == "SymInt" else example
 
 
+def _check_parts(node: Any, value: Any) -> None:
+    """Raises `UnsupportedError` where the graph takes a part of a result that the converter does not compute.
+
+    It is the operator with the parts that may be broken into smaller ones, not what takes a part.
+    """
+    for user in node.users:
+        if isinstance(value, tuple) and operators.is_getitem(user) and user.users and value[user.args[1]] is None:
+            raise UnsupportedError("this result of the operator, which is for training, is not computed")
+
+
 def _is_contiguous(node: Any) -> bool:
     """Whether the first argument of a node is contiguous and covers its whole storage."""
-    example: Any = node.args[0].meta.get("val") if node.args and hasattr(node.args[0], "meta") else None
+    return bool(node.args) and hasattr(node.args[0], "meta") and _covers_storage(node.args[0].meta.get("val"))
+
+
+def _covers_storage(example: Any) -> bool:
+    """Whether a tensor is contiguous and covers its whole storage."""
     if not hasattr(example, "is_contiguous") or any(type(e).__name__ == "SymInt" for e in example.shape):
         return False
     return example.is_contiguous() and example.untyped_storage().nbytes() == example.numel() * example.element_size()

@@ -129,6 +129,10 @@ class ExportedProgramImporter(AtenImporter):
             if spec.kind.name == "USER_INPUT":
                 inputs.append(node)
                 continue
+            if spec.kind.name == "TOKEN":
+                # What keeps operators with effects in order: that of the bindings does, so any value will do.
+                self.env[node] = 0
+                continue
             with self.reporting(node, spec.kind.name.lower().replace("_", " ")):
                 self.env[node] = self.weight(node, spec)
         for node in inputs:

@@ -61,7 +61,7 @@ def _writes(node: Any) -> bool:
     return not (name_of(node.target)[0] in _DROPOUTS and len(node.args) > 2 and not node.args[2])
 
 
-def _is_view(node: Any) -> bool:
+def is_view(node: Any) -> bool:
     """Whether the result of a node may share memory with an argument that is not written."""
     schema = getattr(node.target, "_schema", None)
     if schema is None:
@@ -84,11 +84,10 @@ def mutates_through_views(graph: Any) -> bool:
         if not _writes(node) or not hasattr(node.args[0], "users"):
             continue
         written = written_by(node)
-        if _is_view(written) and written.op == "call_function":
+        if is_view(written) and written.op == "call_function":
             return True
         if any(
-            _is_view(user) and not is_in_place(user.target) and position[user] < position[node]
-            for user in written.users
+            is_view(user) and not is_in_place(user.target) and position[user] < position[node] for user in written.users
         ):
             return True
     return False

@@ -131,6 +131,19 @@ def functional_embedding(
     return rows_of(g, weight, input)
 
 
+@converter("embedding_renorm")
+def embedding_renorm(g: Importer, weight: Expr, indices: Expr, max_norm: float, norm_type: float) -> Expr:
+    """The weight, in which rows at indices that are longer than a norm are shortened to it."""
+    dtype, rows = g.dtype(weight), g.shape(weight)[0]
+    flat = g.emit(op.reshape(indices, [-1]))
+    ones = op.ones(as_shape(g.shape(flat)), "int32")
+    taken = op.scatter_elements(op.zeros(as_shape([rows]), "int32"), flat, ones, axis=0)
+    length = _norm(g, weight, norm_type)
+    too_long = op.logical_and(op.astype(taken, "bool"), op.greater(length, const(max_norm, dtype)))
+    shorter = op.divide(const(max_norm, dtype), op.add(length, const(1e-7, dtype)))
+    return g.emit(op.multiply(weight, op.expand_dims(op.where(too_long, shorter, const(1, dtype)), 1)))
+
+
 def rows_of(g: Importer, weight: Expr, indices: Expr) -> Expr:
     """The rows of a matrix at indices of any shape."""
     places = g.emit(op.astype(indices, "int32")) if g.dtype(indices) != "int32" else indices

@@ -124,8 +124,9 @@ def batch_norm_for_inference(
     momentum: float | None,
     eps: float,
 ) -> Any:
-    """Batch normalization by running statistics; its second and third results are for training."""
-    return (batch_norm(g, x, weight, bias, running_mean, running_var, False, momentum, eps), None, None)
+    """Batch normalization by running statistics; its second and third results, those of the batch, are empty."""
+    nothing = const(np.zeros([0]), g.dtype(running_mean))
+    return batch_norm(g, x, weight, bias, running_mean, running_var, False, momentum, eps), nothing, nothing
 
 
 @converter("_native_batch_norm_legit_functional")

@@ -130,6 +130,42 @@ def histc(g: Importer, x: Expr, bins: int = 100, min: Any = 0, max: Any = 0) -> 
     return g.emit(op.sum(op.astype(hits, dtype), 0))
 
 
+def _is_last(count: Any) -> Expr:
+    """Which of several places is the last one."""
+    return op.equal(op.arange(1, count + 1, 1, "int64"), op.shape_to_tensor(as_shape([count])))
+
+
+@converter("histogram")
+def histogram(
+    g: Importer, x: Expr, bins: Any = 100, *, range: Any = None, weight: Expr | None = None, density: bool = False
+) -> Any:
+    """How many elements, or how much weight, is in each of several bins, the last of which has its end; and the ends
+    of bins, which are given or divide a range equally. With `density`, the sum over bins times widths is 1.
+    """
+    dtype = g.dtype(x)
+    if is_tensor(bins):
+        edges = bins
+    else:
+        low, high = (const(v, dtype) for v in range) if range else (g.emit(op.min(x)), g.emit(op.max(x)))
+        equal, half = g.emit(op.equal(low, high)), const(0.5, dtype)
+        low, high = op.where(equal, low - half, low), op.where(equal, high + half, high)
+        share = const(np.linspace(0, 1, bins + 1), dtype)
+        edges = g.emit(op.add(op.multiply(low, const(1, dtype) - share), op.multiply(high, share)))
+    count = g.shape(edges)[0] - 1
+    begins = g.emit(op.strided_slice(edges, [0], [0], [count]))
+    ends = g.emit(op.strided_slice(edges, [0], [1], [count + 1]))
+    each = op.reshape(x, [-1, 1])
+    last = op.logical_and(_is_last(count), op.equal(each, ends))
+    inside = op.logical_and(op.greater_equal(each, begins), op.logical_or(op.less(each, ends), last))
+    parts = op.astype(inside, dtype)
+    if weight is not None:
+        parts = op.multiply(parts, op.reshape(weight, [-1, 1]))
+    found = g.emit(op.sum(parts, 0))
+    if density:
+        found = g.emit(op.divide(op.divide(found, op.sum(found)), op.subtract(ends, begins)))
+    return found, edges
+
+
 def _kth(g: Importer, x: Expr, k: int, dim: int, keepdim: bool) -> Any:
     """The k-th smallest elements, counted from 1, and their indices."""
     place = g.axis(x, dim)
@@ -234,6 +270,37 @@ def unique(g: Importer, x: Expr, sorted: bool = True, return_inverse: bool = Fal
     return values, which if return_inverse else nothing, counts if return_counts else nothing
 
 
+@converter("unique_consecutive")
+def unique_consecutive(
+    g: Importer, x: Expr, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The first of all runs of equal slices, the index of each slice's run, and the lengths of runs.
+
+    Without a dimension slices are elements, and what is not asked for is empty.
+    """
+    shape, place = g.shape(x), 0 if dim is None else g.axis(x, dim)
+    if dim is None:
+        x = g.emit(op.flatten(x)) if shape else g.reshaped(x, [1])
+    count = g.shape(x)[place]
+    before = op.take(x, op.maximum(op.arange(-1, count - 1, 1, "int64"), const(0, "int64")), place)
+    others = [axis for axis in range(g.ndim(x)) if axis != place]
+    differs = g.emit(op.astype(op.not_equal(x, g.emit(before)), "int32"))
+    begins = g.emit(op.max(differs, others)) if others else differs
+    first = op.equal(op.arange(0, count, 1, "int64"), const(0, "int64"))
+    begins = g.emit(op.logical_or(op.astype(begins, "bool"), first))
+    (places,) = places_of(g, begins)
+    nothing = const(np.zeros([0], "int64"), "int64")
+    which, lengths = nothing, nothing
+    if return_inverse or dim is not None:
+        which = g.emit(op.subtract(op.cumsum(op.astype(begins, "int64"), 0), const(1, "int64")))
+        which = g.reshaped(which, shape) if dim is None else which
+    if return_counts or dim is not None:
+        ends = g.emit(op.concat([places, op.shape_to_tensor(as_shape([count]))], 0))
+        ends = op.strided_slice(ends, [0], [1], [g.shape(places)[0] + 1])
+        lengths = g.emit(op.subtract(ends, places))
+    return g.emit(op.take(x, places, place)), which, lengths
+
+
 @converter("nanmedian")
 @scalars_as_vectors
 def nanmedian(g: Importer, x: Expr, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -310,12 +377,9 @@ def bincount(g: Importer, x: Expr, weights: Expr | None = None, minlength: int =
     return g.emit(op.scatter_elements(zeros, op.astype(x, "int64"), added, axis=0, reduction="add"))
 
 
-_DATA_DEPENDENT = "histogram segment_reduce unique unique_consecutive"
-
-
-@converter(*_DATA_DEPENDENT.split())
+@converter("unique")
 def of_data_dependent_shape(g: Importer, *args: Any, **kwargs: Any) -> Expr:
-    """Operators whose result has a shape that depends on data."""
+    """`torch.unique` of a traced module: which results it has depends on its arguments."""
     raise NotDecomposable(
         "the shape of the result depends on data; use torch.where or torch.topk, or compute it outside"
     )
