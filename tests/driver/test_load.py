@@ -7,6 +7,7 @@ import pickle
 import re
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -82,8 +83,9 @@ def test_models_are_pickled_and_copied(onnx_file, model, tmp_path):
 def test_arrays_with_gaps_are_copied_which_is_said_once(onnx_file):
     model = oneir.load(onnx_file)
     wide, turned = np.repeat(X, 2, axis=1), torch.from_numpy(Y.T.copy())
-    with pytest.warns(UserWarning, match=r"input `x` has gaps in memory"):
+    with pytest.warns(UserWarning, match=r"input `x` has gaps in memory") as said:
         check(model(wide[:, ::2], Y))
+    assert said[0].filename == __file__
     with pytest.warns(UserWarning, match="input `y` has gaps in memory"):
         check(model(wide[:, ::2], turned.T))
     with warnings.catch_warnings():
@@ -105,6 +107,18 @@ def test_arrays_with_gaps_are_copied_which_is_said_once(onnx_file):
 def test_unfit_arguments(model, args, named, kind, message):
     with pytest.raises(kind, match=re.escape(message)):
         model(*args, **named)
+
+
+def test_models_in_memory_are_imported_first(onnx_file):
+    program: Any = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+    number: Any = 3
+    found, importer = re.escape("found ModelProto"), re.escape("oneir.relax.frontend.onnx.from_onnx makes a module of")
+    with pytest.raises(error.TypeMismatch, match=f"expected the path of a model, .*{found}; {importer}"):
+        oneir.load(onnx.load(onnx_file))
+    with pytest.raises(error.TypeMismatch, match=r"found ExportedProgram; .*torch\.from_exported_program"):
+        oneir.load(program)
+    with pytest.raises(error.TypeMismatch, match=r"or an executable, found int\n"):
+        oneir.load(number)
 
 
 def test_shapes_of_onnx_models(onnx_file):

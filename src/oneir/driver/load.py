@@ -17,8 +17,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from ..ir.module import IRModule
+from ..relax.expr import Function
 from ..runtime.device import Device, cpu
-from ..runtime.error import InvalidValue, UnsupportedError
+from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.module import load_module
 from ..runtime.object import ShapeTuple
 from ..runtime.signature import Param, in_order
@@ -104,8 +105,10 @@ class Model:
         `TypeMismatch`, `ShapeMismatch` or `InvalidValue` for arguments that are not those that `inputs` describes.
         """
         given = in_order(self._signature, args, named) if named else args
-        values = [self._dense(p, arg) for p, arg in zip(self.inputs, given, strict=False)]
-        made = self._call(*values, *given[len(values) :])
+        values = list(given)
+        for i, (p, arg) in enumerate(zip(self.inputs, given, strict=False)):
+            values[i] = self._dense(p, arg)
+        made = self._call(*values)
         # A tuple is several results, but for a sequence that is the only one.
         several = isinstance(made, tuple) and not isinstance(made, ShapeTuple) and len(self._signature.results) != 1
         made = made if several else (made,)
@@ -161,12 +164,18 @@ def load(
         scores = model(pixels=image)["scores"].numpy()
 
     Raises `InvalidValue` for a path without a file and for damaged files, `UnsupportedError` for other files and models
-    that cannot be imported. All of them are `oneir.OneIRError`.
+    that cannot be imported, `TypeMismatch` for anything else. All of them are `oneir.OneIRError`.
     """
     if isinstance(model, (str, os.PathLike)):
         model = _from_file(Path(model), shapes)
     elif shapes:
         raise UnsupportedError("shapes are for ONNX models; the inputs of a module have their shapes")
+    if not isinstance(model, (IRModule, Executable, Function)):
+        importers = {"onnx": "onnx.from_onnx", "torch": "torch.from_exported_program"}
+        importer = importers.get(type(model).__module__.partition(".")[0])
+        advice = f"; oneir.relax.frontend.{importer} makes a module of what is in memory" if importer else ""
+        found = type(model).__name__
+        raise TypeMismatch(f"expected the path of a model, a module or an executable, found {found}{advice}")
     executable = model if isinstance(model, Executable) else build_graph(model, target, None)
     return Model(executable, device or cpu())
 

@@ -66,6 +66,22 @@ def test_dimensions_may_be_expressions_of_names():
     assert_structural_equal(c, a + b * 2)
 
 
+def test_expressions_of_names_that_are_no_extents_are_names():
+    source = model("f (float[a, b] x, float[b] y) => (float[a, b] z) { z = Add(x, y) }")
+    for value, places in (("x", (0, 1)), ("y", (1,))):
+        (found,) = [v for v in source.graph.input if v.name == value]
+        for dim, place in zip(found.type.tensor_type.shape.dim, places, strict=True):
+            dim.dim_param = ("2*batch", "length - 1")[place]
+    mod, x, y = from_onnx(source), floats(2, 3), floats(3)
+    (rows, columns), (again,) = (var.struct_info.shape for var in mod["main"].params)
+    assert (rows.name, columns.name) == ("2_batch", "length___1") and again is columns
+    np.testing.assert_array_equal(run(mod, x, y), x + y)
+    source.graph.input[0].type.tensor_type.shape.dim[0].dim_param = "length"
+    (length, less), (again,) = (var.struct_info.shape for var in from_onnx(source)["main"].params)
+    assert_structural_equal(less, length - 1)
+    assert_structural_equal(again, length - 1)
+
+
 def test_numbers_left_over_from_before_a_dimension_was_a_symbol():
     text = "f (float[n, 4] x) => (float[7, 4] y) { a = Relu(x) y = Exp(a) }"
     mod, x = from_onnx(model(text)), floats(2, 4)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ....ir import operators
 from ....ir.expr import PrimExpr, SizeVar
 from ....runtime.error import InvalidValue, OneIRError, UnsupportedError
+from ....tir.analysis import undefined_vars
 
 _NAMES = {
     1: "float32",
@@ -84,10 +85,20 @@ class Symbols:
 
     def named(self, name: str) -> PrimExpr:
         """The extent of a name, or of a sum, difference, product or quotient of names and numbers."""
+        if name in self._variables:
+            return self._variables[name]
         try:
             return self._evaluate(ast.parse(name.strip(), mode="eval").body)
         except (OneIRError, ArithmeticError, RecursionError, SyntaxError, ValueError):
             return self._variable(name)
+
+    def declare(self, names: Iterable[str]) -> None:
+        """Makes variables of the extents of inputs: of names, and of expressions of names that are no extents."""
+        names = [name.strip() for name in names]
+        known = {self._variable(name) for name in names if name.isidentifier()}
+        for name in names:
+            if not known.issuperset(undefined_vars(self.named(name))):
+                self._variable(name)
 
     def _evaluate(self, tree: ast.expr) -> Any:
         if isinstance(tree, ast.Name):

@@ -180,9 +180,15 @@ class Importer(Context):
                 f"shape_dict has {', '.join(sorted(unknown))}; the inputs of the model are "
                 f"{', '.join(v.name for v in given) or 'none'}"
             )
+        self.symbols.declare(name for value in given for name in self.extent_names(value))
         inputs = [self.read_input(value, sanitize) for value in given]
         self.report()
         return inputs
+
+    def extent_names(self, value: Any) -> list[str]:
+        """The texts among the extents of an input."""
+        declared = [dim.dim_param for dim in value.type.tensor_type.shape.dim]
+        return [e for e in self.shapes.get(value.name, declared) if isinstance(e, str) and e not in ("", "?")]
 
     def read_input(self, value: Any, sanitize: bool) -> Var:
         name = self.parameter_name(value.name, "input_", sanitize)
