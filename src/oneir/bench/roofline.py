@@ -15,7 +15,7 @@ import numpy as np
 
 from ..driver.build import build
 from ..runtime.pool import num_threads
-from ..runtime.tensor import Tensor, tensor
+from ..runtime.tensor import Tensor, empty, tensor
 from ..script import from_source
 from ..target.cpu import cpu_info
 from ..target.target import Target
@@ -68,7 +68,8 @@ def machine_speed(seconds: float = 0.3) -> MachineSpeed:
     threads, lanes = num_threads(), cpu_info(Target("llvm")).vector_bytes // 4
     reads = WORDS // (threads * SUMS * lanes)
     factors = tensor(np.array([[0.5] * lanes, [1.0] * lanes], "float32"))
-    words = tensor(np.ones((threads, reads, SUMS, lanes), "float32"))
+    shape = (threads, reads, SUMS, lanes)
+    words = empty(shape, "float32").copyfrom(np.broadcast_to(np.float32(1), shape))  # no other array as large
     products = 2.0 * threads * STEPS * SUMS * lanes
     return MachineSpeed(
         products / _shortest(_compiled(PRODUCT, factors, threads, lanes, STEPS), seconds),
