@@ -95,11 +95,22 @@ def test_masked_keys_have_no_weight_rather_than_a_subnormal_one(mask: float) -> 
     np.testing.assert_allclose(result, expected(q, k[:, :40], v[:, :40]), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("queries", [1, 20])
+def test_weights_of_every_size_are_exact(queries: int) -> None:
+    # Values that are rows of an identity give the weights themselves, down to the smallest normal ones.
+    shapes = (1, queries, 1, 128), (1, 128, 1, 128), (1, 128, 1, 128), (1, 1, 1, 128)
+    q, k = np.zeros(shapes[0], "float32"), np.zeros(shapes[1], "float32")
+    v = np.eye(128, dtype="float32")[None, :, None]
+    bias = -np.linspace(0, 86, 128, dtype="float32").reshape(shapes[3])
+    result = outcome(kernel(lambda q, k, v, bias: op.nn.attention(q, k, v, bias), *shapes), q.shape, q, k, v, bias)
+    np.testing.assert_allclose(result, expected(q, k, v, bias), rtol=1e-6)
+
+
 def test_nan_reaches_the_result() -> None:
     shapes = (1, 20, 2, 32), (1, 31, 2, 32), (1, 31, 2, 32), (1, 1, 20, 31)
     q, k, v = (random(*shape) for shape in shapes[:3])
     bias = np.zeros(shapes[3], "float32")
-    bias[0, 0, 3, 17] = np.nan
+    bias[0, 0, 3, 17] = np.uint32(0x7FC00123).view("float32")  # Not NumPy's own: its lowest bits are not 0.
     result = outcome(kernel(lambda q, k, v, bias: op.nn.attention(q, k, v, bias), *shapes), q.shape, q, k, v, bias)
     assert (np.isnan(result).all(axis=(0, 2, 3)) == (np.arange(20) == 3)).all()
     assert np.isfinite(result[:, np.arange(20) != 3]).all()
@@ -199,8 +210,8 @@ def test_memory_does_not_grow_with_the_lengths() -> None:
         post_order_visit(scheduled(kernel(op.nn.attention, *[(1, length, 2, 64)] * 3)).body, collect)
         return sizes
 
-    assert allocated(512) == allocated(4096)
-    assert 4 * sum(allocated(512)) < 512 << 10
+    assert allocated(1024) == allocated(4096)
+    assert 4 * sum(allocated(1024)) < 512 << 10
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ online softmax of a two-pass one: `attention_loops.py` says how.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ...arith import Analyzer
@@ -35,6 +36,8 @@ from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor
 
 QUERIES, KEYS = 64, 256
 """About the rows and keys of a block, in whole panels: their scores take 64 KiB."""
+MANY_BLOCKS = 32
+"""From so many blocks on, they have twice the rows: keys and values are copied for each block."""
 FEW_ROWS = 4
 """The most rows for which keys and values are read as they lie, instead of copied into panels for products of tiles."""
 LONGEST = 512
@@ -111,8 +114,11 @@ def many_rows(parts: Parts, group: int, depth: int, width: int, info: CPUInfo) -
     of_values = _vectors(-(-width // lanes), 4 if info.vector_registers >= 32 else 2)
     tiles = [_rows_of_tile(count, info.vector_registers) for count in (vectors, of_values)]
     multiple = max(tiles)
+    rows = None if rows is None else rows * group
+    heads = math.prod(as_int(extent) or 1 for extent in parts.batch) // group
+    most = 2 * QUERIES if rows is not None and heads * rows >= MANY_BLOCKS * QUERIES else QUERIES
     sizes = Sizes(
-        rows=_even(None if rows is None else rows * group, QUERIES, multiple),
+        rows=_even(rows, most, multiple),
         keys=_even(keys, KEYS, panel),
         panel=panel,
         lanes=lanes,
