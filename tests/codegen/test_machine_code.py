@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import re
 
 import numpy as np
 import pytest
+import torch
 
 import oneir
 from examples.matmul import tiled_matmul
@@ -179,3 +182,37 @@ def test_the_reduction_of_huge_arguments_is_behind_a_branch_of_vectors():
     assert "x i64>" not in loop
     label = rare.split(":")[0]
     assert re.search(rf"br i1 %\w+, label %{label}, label", loop)
+
+
+@T.prim_func
+def quarters(A: T.Buffer((64,), "float32"), B: T.Buffer((256,), "float32")):
+    """For each vector of A and each i, the elements i of its four quarters, four times each."""
+    T.func_attr({"tir.noalias": True})
+    for v, i in T.grid(4, 4):
+        for lane in T.vectorized(16):
+            B[v * 64 + i * 16 + lane] = A[v * 16 + lane // 4 * 4 + i]
+
+
+@pytest.mark.parametrize("cpu", ["skylake-avx512", "haswell"])
+def test_loads_within_one_vector_are_permuted(cpu):
+    target = f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
+    assembly = oneir.build(quarters, target=target).inspect_source("asm")
+    # Of 16 elements, an AVX2 vector has 8.
+    assert ("{z}" in assembly) == (cpu == "skylake-avx512")
+
+
+def test_permuted_loads_read_nothing_past_the_last_element():
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 2 * page)
+    start = np.frombuffer(memory, "uint8").ctypes.data
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(start + page), ctypes.c_size_t(page), 0) == 0
+    try:
+        values = torch.frombuffer(memory, dtype=torch.float32, count=64, offset=page - 256)
+        values.copy_(torch.arange(64))
+        out = oneir.nd.array(np.zeros(256, "float32"))
+        oneir.build(quarters, target="llvm")["quarters"](oneir.runtime.from_dlpack(values), out)
+        expected = np.arange(64).reshape(4, 4, 4).transpose(0, 2, 1).repeat(4, axis=-1)
+        np.testing.assert_array_equal(out.numpy(), expected.reshape(-1))
+    finally:
+        libc.mprotect(ctypes.c_void_p(start + page), ctypes.c_size_t(page), mmap.PROT_READ | mmap.PROT_WRITE)

@@ -48,6 +48,11 @@ class CPUInfo:
     than two multiply-adds of float32 take."""
 
 
+def has_masked_loads(info: CPUInfo) -> bool:
+    """Whether some lanes of a vector are read about as fast as all of them, as since AVX."""
+    return info.arch in ("x86", "x86_64") and info.vector_bytes >= 32
+
+
 # First-, second- and third-level data cache in KiB, by the processor's name. The last line is a guess for all others.
 _CACHES = tuple(
     (re.compile(pattern), sizes)

@@ -131,9 +131,13 @@ def test_rows_of_unknown_number():
         np.testing.assert_allclose(found, np.maximum(x @ weight, 0), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("inputs", "outputs", "groups"), [(32, 64, 2), (16, 16, 4), (12, 48, 2)])
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "groups", "width"),
+    # Several small groups are one vector, unless one has more inputs than outputs, or vectors no whole groups.
+    [(32, 64, 2, 32), (12, 48, 2, 24), (16, 16, 4, 16), (16, 32, 4, 16), (32, 16, 4, 4), (24, 24, 6, 4)],
+)
 @pytest.mark.parametrize("stride", [1, 2])
-def test_convolutions_in_groups(inputs, outputs, groups, stride):
+def test_convolutions_in_groups(inputs, outputs, groups, width, stride):
     weight = normal(outputs, inputs // groups, 3, 3)
 
     def build(builder, x):
@@ -142,7 +146,7 @@ def test_convolutions_in_groups(inputs, outputs, groups, stride):
     mod = graph((2, inputs, 9, 7), build)
     text = chosen(mod).script()
     assert f"R.Tensor((2, 9, 7, {inputs})" in text  # channels last
-    assert f"T.Buffer((T.int64({outputs // min(outputs // groups, 32)})," in text  # panels of a group's weights
+    assert f"T.Buffer((T.int64({outputs // width})," in text  # panels of a group's weights
     x = normal(2, inputs, 9, 7)
     expected = torch.nn.functional.conv2d(
         torch.tensor(x), torch.tensor(weight), stride=stride, padding=1, groups=groups

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any, TypeGuard
 
 from ...ir import expr as e
+from ...ir import operators as ops
 from ...ir.dtype import BOOL, INT32, DataType
 from ...ir.op import Op
 from ...ir.visitor import Visitor
@@ -19,6 +21,9 @@ from .writer import FunctionWriter
 
 _INTEGER = {e.Add: "add", e.Sub: "sub", e.Mul: "mul"}
 _FLOAT = {e.Add: "fadd contract", e.Sub: "fsub contract", e.Mul: "fmul contract", e.Div: "fdiv", e.Mod: "frem"}
+_ARITHMETIC = {e.Add: operator.add, e.Sub: operator.sub, e.Mul: operator.mul}
+_SHIFTS = {"tir.shift_left": operator.lshift, "tir.shift_right": operator.rshift, "tir.bitwise_and": operator.and_}
+"""How indices are computed, as quotients by powers of two are when they arrive here."""
 _COMPARE = {e.EQ: "eq", e.NE: "ne", e.LT: "lt", e.LE: "le", e.GT: "gt", e.GE: "ge"}
 
 
@@ -462,6 +467,9 @@ class ExprEmitter(Emitter):
     def _gather(self, node: BufferLoad, index: e.PrimExpr, mask: str | None) -> str:
         w, dtype = self.w, node.dtype
         llvm_type, align = memory_type(dtype), alignment(node.buffer.dtype)
+        within = None if mask is not None or dtype.scalable else self._within_one_vector(node, index)
+        if within is not None:
+            return within
         if mask is None and not dtype.scalable and dtype.lanes <= 64:
             vector, element, value = llvm_type, memory_scalar(dtype), "poison"
             pointers = self.addresses(node.buffer, index)
@@ -483,6 +491,33 @@ class ExprEmitter(Emitter):
             f"call {llvm_type} {function}({pointers} align {align} {self.addresses(node.buffer, index)}, "
             f"{lanes} {mask}, {llvm_type} zeroinitializer)"
         )
+
+    def _within_one_vector(self, node: BufferLoad, index: e.PrimExpr) -> str | None:
+        """Elements that lie within one vector, in any order, as that vector, permuted; None where they do not, or where
+        reading some lanes only is slow.
+        """
+        w, dtype = self.w, node.dtype
+        masked, lanes = w.module.processor.masked_load_bytes, dtype.lanes
+        if dtype.element.itemsize not in (4, 8) or lanes * dtype.element.itemsize > masked:
+            return None
+        split = base_and_offsets(index)
+        if split is None or split[0] is None:
+            return None
+        base, offsets = split
+        first = min(offsets)
+        used = max(offsets) - first + 1
+        if used > lanes:
+            return None
+        vector, address = memory_type(dtype), self.element_address(node.buffer, ops.add(base, first))
+        flags = ", ".join(f"i1 {'true' if i < used else 'false'}" for i in range(lanes))
+        chosen = register_type(BOOL.with_lanes(lanes))
+        function = w.module.declare(
+            f"llvm.masked.load.{memory_suffix_of(dtype)}.p0", vector, f"ptr, {chosen}, {vector}"
+        )
+        align = alignment(node.buffer.dtype)
+        loaded = w.value(f"call {vector} {function}(ptr align {align} {address}, {chosen} <{flags}>, {vector} poison)")
+        places = ", ".join(f"i32 {offset - first}" for offset in offsets)
+        return w.pure(f"shufflevector {vector} {loaded}, {vector} poison, <{lanes} x i32> <{places}>")
 
     def from_memory(self, value: str, dtype: DataType) -> str:
         """A loaded value as a register holds it: int4 and bool take a byte in memory."""
@@ -531,6 +566,33 @@ def _constant(node: Any) -> Any:
 def is_contiguous(index: Any) -> TypeGuard[e.Ramp]:
     """Whether a vector of indices is a ramp of stride 1."""
     return isinstance(index, e.Ramp) and isinstance(index.stride, e.IntImm) and index.stride.value == 1
+
+
+def base_and_offsets(index: e.PrimExpr) -> tuple[e.PrimExpr | None, list[int]] | None:
+    """A vector of indices as a scalar, None for 0, and what each lane adds to it; None where that is no constant."""
+    if isinstance(index, e.Broadcast) and isinstance(index.lanes, int):
+        if isinstance(index.value, e.IntImm):
+            return None, [index.value.value] * index.lanes
+        return index.value, [0] * index.lanes
+    if isinstance(index, e.Ramp) and isinstance(index.lanes, int) and isinstance(index.stride, e.IntImm):
+        steps = [i * index.stride.value for i in range(index.lanes)]
+        if isinstance(index.base, e.IntImm):
+            return None, [index.base.value + step for step in steps]
+        return index.base, steps
+    if isinstance(index, e.Call) and isinstance(index.op, Op) and index.op.name in _SHIFTS:
+        parts, compute = index.args, _SHIFTS[index.op.name]
+    elif type(index) in _ARITHMETIC:
+        parts, compute = (index.a, index.b), _ARITHMETIC[type(index)]
+    else:
+        return None
+    a, b = map(base_and_offsets, parts)
+    if a is None or b is None:
+        return None
+    offsets = [compute(x, y) for x, y in zip(a[1], b[1], strict=True)]
+    if isinstance(index, (e.Add, e.Sub)) and (a[0] is not None or b[0] is not None):
+        bases = [e.IntImm(index.dtype.element, 0) if base is None else base for base in (a[0], b[0])]
+        return type(index)(*bases), offsets
+    return (None, offsets) if a[0] is None and b[0] is None else None
 
 
 def alignment(dtype: DataType) -> int:

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from ...runtime.llvm import link_ir
 from ...runtime.packed import Code
 from ...runtime.packed_fields import Field
-from ...target.cpu import cpu_info, has_scalable_vectors, pointer_bytes, vector_scale
+from ...target.cpu import cpu_info, has_masked_loads, has_scalable_vectors, pointer_bytes, vector_scale
 from ...target.target import Target
 
 
@@ -42,6 +42,8 @@ class Processor(NamedTuple):
     """Whether LLVM must be asked for fused products: for 32-bit Arm it makes none of its own, though it may."""
     has_scalable_vectors: bool = False
     """Whether it has vectors whose length only the machine knows."""
+    masked_load_bytes: int = 0
+    """The longest vector of which it reads some lanes only about as fast as all of them."""
     attributes: str = "nounwind"
     """The attributes of functions, among them the length of scalable vectors, with which LLVM uses all of them."""
     target: str = "a GPU"
@@ -56,6 +58,7 @@ class Processor(NamedTuple):
             info.has_fma,
             info.arch == "arm" and info.has_fma,
             has_scalable_vectors(target),
+            info.vector_bytes if has_masked_loads(info) else 0,
             "nounwind" if scale is None else f"nounwind vscale_range({scale},{scale})",
             str(target),
         )

@@ -2,7 +2,7 @@
 
     scores[i, j] += Q[i, k] * K[j, k]            for rows in T.parallel(heads * queries // 64):
     top[i] = max(top[i], scores[i, j])               for keys in range(n // 256):
-    e[i, j] = exp(scores[i, j] - top[i])     ->          scores of 64 queries and 256 keys
+    e[i, j] = exp(scores[i, j] - top[i])     ->          scores of some queries and keys
     total[i] += e[i, j]                                  their largest so far, exponentials, their sum so far
     out[i, d] += e[i, j] / total[i] * V[j, d]            sums of values, rescaled to the largest so far
                                                      out = sums of values / sums of exponentials

@@ -37,7 +37,7 @@ from ...relax.transform.lift_transform_params import LIFTED
 from ...runtime.error import ScheduleError
 from ...runtime.registry import register_func
 from ...runtime.tensor import Tensor
-from ...target.cpu import CPUInfo, cpu_info
+from ...target.cpu import CPUInfo, cpu_info, has_masked_loads
 from ...target.target import Target
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
@@ -48,7 +48,7 @@ from ...tir.transform.simplify import SimplifyConfig, simplify
 from ...topi import transpose
 from ..analysis.contraction import dot_length, operands
 from ..analysis.leaves import extent_of, is_copy, leaves, plain_schedule, variables
-from .depthwise import group_of, panel_of_group
+from .depthwise import group_of, groups_in_vector, panel_of_group
 from .register_tile import panel_for
 from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout
 from .winograd import Winograd, in_winograd_form, winograd_for
@@ -525,6 +525,7 @@ def _in_groups(
     step: _Step, data: BufferLoad, weight: BufferLoad, channel: Any, dims: dict[Var, int], info: CPUInfo
 ) -> dict[Buffer, Layout] | None:
     store = step.store
+    extents = {iv.var: as_int(extent_of(iv)) for iv in step.block.iter_vars}
     place = next(i for i, index in enumerate(data.indices) if channel in variables(index))
     group = group_of(data.indices[place], channel)
     depth = [var for var in variables(data.indices[place]) - step.spatial() if var in dims]
@@ -533,10 +534,13 @@ def _in_groups(
         return None
     lanes = max(1, info.vector_bytes // store.buffer.dtype.itemsize)
     others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth[0]]
+    width = panel_of_group(group, lanes)
+    if has_masked_loads(info) and groups_in_vector(data.indices[place], channel, extents[channel], lanes):
+        width = lanes
     return {
         store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
         data.buffer: Permuted(_last(len(data.indices), place)),
-        weight.buffer: Panels((*others, dims[depth[0]], dims[channel]), panel_of_group(group, lanes)),
+        weight.buffer: Panels((*others, dims[depth[0]], dims[channel]), width),
     }
 
 

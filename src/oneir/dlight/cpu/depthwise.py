@@ -149,6 +149,24 @@ def group_of(index: PrimExpr, channel: Var) -> int | None:
     return None
 
 
+def groups_in_vector(index: PrimExpr, channel: Var, channels: int | None, lanes: int) -> bool:
+    """Whether a vector of channels is several whole groups whose data is within one vector as well, as of
+    `channel // 4 * 4 + i`.
+    """
+    group, step = group_of(index, channel), 1
+    while isinstance(index, (Add, Mul)):
+        if isinstance(index, Mul) and isinstance(index.b, IntImm):
+            step *= index.b.value
+        index = index.a
+    return (
+        group is not None
+        and channels is not None
+        and group < lanes
+        and step <= group
+        and not (lanes % group or channels % lanes)
+    )
+
+
 def _is_padded(call: Call) -> bool:
     """Whether a call is `if_then_else(condition, load, constant)`, as padding is written."""
     return call.op is IF_THEN_ELSE and isinstance(call.args[1], BufferLoad) and not variables(call.args[2])
@@ -235,7 +253,9 @@ def _sum_in_registers(
         sch.annotate(tiles, HINT, 1)
         around = [tiles, *around]
     taps, column_taps, depth = ([loops[i] for i in part] for part in (axes.taps, axes.column_taps, axes.depth))
-    sch.reorder(*outer, *around, *taps, *column_taps, *depth, *inner)
+    # The data of several groups is permuted for each channel of the sum, once for all of the kernel's columns.
+    steps = [*taps, *depth, *column_taps] if axes.group and axes.group < width else [*taps, *column_taps, *depth]
+    sch.reorder(*outer, *around, *steps, *inner)
     if _is_written_out(main, axes):
         for loop in column_taps:
             sch.unroll(loop)
@@ -252,7 +272,7 @@ def _sum_in_registers(
     for follower in followers:
         sch.reverse_compute_at(follower, last)
         in_vectors(sch, sch.get_loops(follower)[-len(inner) :], width)
-    sch.decompose_reduction(block, (taps + column_taps + depth)[0])
+    sch.decompose_reduction(block, steps[0])
     finish.bounded |= {sch.get(loop).loop_var for loop in taps}
     if channels % width:
         finish.overlapping[sch.get(vectors).loop_var] = (width, channels)
