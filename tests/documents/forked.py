@@ -8,6 +8,7 @@ for each program: what a program imports, registers or changes, no other one see
 
 from __future__ import annotations
 
+import atexit
 import functools
 import gc
 import importlib
@@ -47,9 +48,11 @@ def run(
 
 @functools.cache
 def _server() -> subprocess.Popen[str]:
-    """It ends with this process, which holds the other end of what it reads."""
+    """It ends where what it reads ends, as this process does."""
     command = [sys.executable, __file__]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(server.communicate)
+    return server
 
 
 def _serve() -> list[str]:
