@@ -581,7 +581,7 @@ def base_and_offsets(index: e.PrimExpr) -> tuple[e.PrimExpr | None, list[int]] |
         return index.base, steps
     if isinstance(index, e.Call) and isinstance(index.op, Op) and index.op.name in _SHIFTS:
         parts, compute = index.args, _SHIFTS[index.op.name]
-    elif type(index) in _ARITHMETIC:
+    elif isinstance(index, (e.Add, e.Sub, e.Mul)):
         parts, compute = (index.a, index.b), _ARITHMETIC[type(index)]
     else:
         return None
