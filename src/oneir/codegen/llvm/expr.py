@@ -440,14 +440,17 @@ class ExprEmitter(Emitter):
             address = self.element_address(node.buffer, index.base)
             if mask is None:
                 return w.value(f"load {llvm_type}, ptr {address}, align {align}")
-            lanes = register_type(BOOL.with_lanes(dtype.lanes, dtype.scalable))
-            function = w.module.declare(
-                f"llvm.masked.load.{memory_suffix_of(dtype)}.p0", llvm_type, f"ptr, {lanes}, {llvm_type}"
-            )
-            return w.value(
-                f"call {llvm_type} {function}(ptr align {align} {address}, {lanes} {mask}, {llvm_type} zeroinitializer)"
-            )
+            return self._masked_load(dtype, address, mask)
         return self._gather(node, index, mask)
+
+    def _masked_load(self, dtype: DataType, address: str, mask: str) -> str:
+        """Neighbours in memory, of which only the lanes of a mask are read; 0 in others."""
+        llvm_type, lanes = memory_type(dtype), register_type(BOOL.with_lanes(dtype.lanes, dtype.scalable))
+        function = self.w.module.declare(
+            f"llvm.masked.load.{memory_suffix_of(dtype)}.p0", llvm_type, f"ptr, {lanes}, {llvm_type}"
+        )
+        place = f"ptr align {alignment(dtype)} {address}"
+        return self.w.value(f"call {llvm_type} {function}({place}, {lanes} {mask}, {llvm_type} zeroinitializer)")
 
     def _memory_splat(self, dtype: DataType, value: str) -> str:
         vector, element = memory_type(dtype), memory_scalar(dtype)
@@ -508,14 +511,9 @@ class ExprEmitter(Emitter):
         used = max(offsets) - first + 1
         if used > lanes:
             return None
-        vector, address = memory_type(dtype), self.element_address(node.buffer, ops.add(base, first))
         flags = ", ".join(f"i1 {'true' if i < used else 'false'}" for i in range(lanes))
-        chosen = register_type(BOOL.with_lanes(lanes))
-        function = w.module.declare(
-            f"llvm.masked.load.{memory_suffix_of(dtype)}.p0", vector, f"ptr, {chosen}, {vector}"
-        )
-        align = alignment(node.buffer.dtype)
-        loaded = w.value(f"call {vector} {function}(ptr align {align} {address}, {chosen} <{flags}>, {vector} poison)")
+        loaded = self._masked_load(dtype, self.element_address(node.buffer, ops.add(base, first)), f"<{flags}>")
+        vector = memory_type(dtype)
         places = ", ".join(f"i32 {offset - first}" for offset in offsets)
         return w.pure(f"shufflevector {vector} {loaded}, {vector} poison, <{lanes} x i32> <{places}>")
 

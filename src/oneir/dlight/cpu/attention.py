@@ -37,7 +37,8 @@ from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor
 QUERIES, KEYS = 64, 256
 """About the rows and keys of a block, in whole panels: their scores take 64 KiB."""
 MANY_BLOCKS = 32
-"""From so many blocks on, they have twice the rows: keys and values are copied for each block."""
+"""From so many blocks on, they have twice the rows, and their scores take 128 KiB: keys and values are copied for each
+block."""
 FEW_ROWS = 4
 """The most rows for which keys and values are read as they lie, instead of copied into panels for products of tiles."""
 LONGEST = 512

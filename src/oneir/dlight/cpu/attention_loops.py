@@ -23,7 +23,7 @@ from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Ramp, Var, as_int, const
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, Select, Shuffle
-from ...tir.intrin_rules.exponential import LOG2_E
+from ...tir.intrin_rules.exponential import EXP, LOG2_E
 from ...tir.intrin_rules.formula import ROUNDER, horner
 from ...tir.op import if_then_else, reinterpret
 from ...tir.stmt import BufferStore, ForKind, IfThenElse, LetStmt, Stmt, flat_seq
@@ -37,8 +37,6 @@ _LOWEST = -87.0
 """Keys whose scores are further than this below the largest have no weight; exp(-87) is still a normal float32. Masks
 of -100 would give subnormal weights, and those of minus infinity come by way of such: 384 windows of 49 queries, half
 of whose keys were masked, took 61 and 12 ms on an Emerald Rapids, and take 5.5 and 5.0."""
-_EXP = (1.0, 1.0, 0.5, 0.1666651964187622, 0.041666414588689804, 0.008368822745978832, 0.0013939512427896261)
-"""e^r in r, for |r| <= ln(2) / 2."""
 _LEAST = -3.4028234663852886e38
 """What largest scores begin with: finite, so that nothing is infinity less infinity where all keys are masked."""
 
@@ -454,7 +452,7 @@ def _exponential(x: PrimExpr, use: Callable[[PrimExpr], Stmt]) -> Stmt:
         power = (reinterpret("uint32", rounded) << const(23, "uint32")) + const(0x3F800000, "uint32")
 
         def with_rest(r: Var) -> Stmt:
-            value = horner(r, _EXP) * reinterpret("float32", power)
+            value = horner(r, (1.0, 1.0, *EXP)) * reinterpret("float32", power)
             return use(Select(x < _LOWEST, const(0.0, "float32"), value))
 
         return let("r", x - (rounded - ROUNDER) * math.log(2), with_rest)

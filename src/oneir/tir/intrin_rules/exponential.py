@@ -35,7 +35,7 @@ LOG2_10 = 3.321928094887362
 LOG10_2_HIGH, LOG10_2_LOW = 0.301025390625, 4.605039066518657e-06
 LN10_HIGH, LN10_LOW = 2.3025851249694824, -3.1975435632602967e-08
 
-_EXP = (0.5, 0.1666651964187622, 0.041666414588689804, 0.008368822745978832, 0.0013939512427896261)
+EXP = (0.5, 0.1666651964187622, 0.041666414588689804, 0.008368822745978832, 0.0013939512427896261)
 """(e^r - 1 - r) / r²"""
 _EXPM1 = (
     *(0.5, 0.1666666716337204, 0.04166648909449577, 0.008333208039402962, 0.0013932674191892147),
@@ -73,7 +73,7 @@ def _reduce(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
 def exp_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
     """p and k of e^x = p * 2^k, p within [0.7, 1.42]."""
     r, k = _reduce(f, x)
-    return f.let(multiply_add(r * r, horner(r, _EXP), r) + 1.0, "p"), k
+    return f.let(multiply_add(r * r, horner(r, EXP), r) + 1.0, "p"), k
 
 
 def expm1_parts(f: Formula, x: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
