@@ -19,7 +19,8 @@ def product(a_shape, b_shape, dtype: str = "float32", biased: bool = False, tran
     columns = b_shape[-2] if transposed else b_shape[-1]
 
     def dot(*i):
-        other = (*i[:-2], i[-1], k) if transposed else (*i[:-2], k, i[-1])
+        batch = i[: len(b_shape) - 2]
+        other = (*batch, i[-1], k) if transposed else (*batch, k, i[-1])
         return te.sum(a(*i[:-1], k) * b(*other), k)
 
     out = te.compute((*a_shape[:-1], columns), dot, "C")
@@ -60,6 +61,12 @@ SHAPES = {
     "one column": ((1, 64), (1, 64)),
     "batches": ((5, 2, 32), (5, 6, 32)),
     "enough for threads": ((1, 784), (256, 784)),
+    "tiles of rows": ((16, 128), (32, 128)),
+    "rows of an odd number": ((5, 64), (48, 64)),
+    "fewer columns than rows": ((64, 96), (6, 96)),
+    "batches of tiles": ((3, 8, 64), (3, 16, 64)),
+    "rows of several axes": ((2, 3, 4, 96), (16, 96)),
+    "tiles for threads": ((24, 256), (96, 256)),
 }
 
 
@@ -75,8 +82,9 @@ def test_products_are_those_of_numpy(name, dtype):
     np.testing.assert_allclose(result(fast, [a, b, out]), exact, rtol=1e-4, atol=1e-4)
 
 
-def test_what_follows_is_computed_with_each_sum():
-    func = product((2, 64), (12, 64), biased=True)
+@pytest.mark.parametrize("rows", [2, 16])
+def test_what_follows_is_computed_with_each_sum(rows):
+    func = product((rows, 64), (16, 64), biased=True)
     fast = scheduled(func)
     assert fast is not None
     a, b, c, out = arrays(func)
@@ -107,8 +115,19 @@ def test_rows_that_are_read_at_once_lie_far_apart():
     assert isinstance(row, tir.Add) and isinstance(row.a, tir.Mul) and row.a.b == 64
 
 
+def test_sums_of_a_tile_are_added_up_by_shuffles():
+    fast = scheduled(product((16, 128), (32, 128)), "skylake-avx512")
+    assert fast is not None
+    shuffles = [line for line in fast.script().splitlines() if "T.Shuffle" in line]
+    # 8, 4, 2 and 1 additions, each of two shuffled pairs of vectors.
+    assert len(shuffles) == 15 and all(line.count("T.Shuffle") == 2 for line in shuffles)
+
+
 REFUSED = {
-    "many rows": product((5, 64), (32, 64)),
+    "many rows for a short sum": product((32, 64), (32, 64)),
+    "numbers of rows and columns without a tile": product((5, 64), (7, 64)),
+    "rows that the cache does not hold": product((256, 8192), (32, 8192)),
+    "tiles whose rows are read from afar": product((17, 4096), (32, 4096)),
     "a matrix whose columns lie along the sum": product((1, 64), (64, 32), transposed=False),
     "an odd depth": product((1, 63), (32, 63)),
     "a depth of one vector": product((1, 16), (32, 16)),

@@ -7,7 +7,7 @@ head `r % group` of a group. All numbers of a block are in memory of its own, fl
 - for many rows, `key` (panels of keys, depth, panel) and `value` (keys, width), which are copied for each block. A tile
   of products is in registers: rows times vectors, along neighbouring keys, or along a value;
 - for few rows, keys and values are read where they lie, once. A score is then summed in a vector along its key, and
-  as many of these as a vector has lanes are added up together, as the halves of two make one (`_added_up`).
+  as many of these as a vector has lanes are added up together, as the halves of two make one (`added_up`).
 
 Where a query sees the first keys only (causal masks), blocks of keys past those that its rows see are left out, and
 tiles within a block as well.
@@ -16,13 +16,13 @@ tiles within a block as well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Ramp, Var, as_int, const
 from ...tir.buffer import Buffer, decl_buffer
-from ...tir.expr import BufferLoad, Select, Shuffle
+from ...tir.expr import BufferLoad, Select
 from ...tir.intrin_rules.exponential import EXP, LOG2_E
 from ...tir.intrin_rules.formula import ROUNDER, horner
 from ...tir.op import if_then_else, reinterpret
@@ -31,6 +31,7 @@ from ...topi.index import size_of, unravel
 from ...topi.loops import allocate, let, loop, store
 from ..analysis.attention import Parts
 from ..analysis.leaves import variables
+from .added_lanes import added_up
 from .transposition import transposed, vectors
 
 _LOWEST = -87.0
@@ -307,7 +308,7 @@ class _Block:
                 steps += [self.over(lanes, lambda lane, r=r: of_row(lane, r)) for r in range(sizes.rows)]
         for r in range(sizes.rows):
             place = [const(r, own.dtype), Ramp(panel * lanes, const(1, own.dtype), lanes)]
-            steps.append(BufferStore(own.weight, _added_up(vectors(products[r], lanes, own.dtype)), place))
+            steps += [added_up(products[r]), BufferStore(own.weight, vectors(products[r], lanes, own.dtype)[0], place)]
         return allocate(products, *steps)
 
     # -- softmax --
@@ -468,20 +469,6 @@ def lies_along(load: BufferLoad, axis: Var) -> bool:
     """Whether neighbours along an axis are neighbours in memory: it is the last index, and in no other."""
     *others, last = load.indices
     return last is axis and not load.buffer.strides and all(axis not in variables(index) for index in others)
-
-
-def _added_up(vectors: Sequence[PrimExpr]) -> PrimExpr:
-    """A vector of the sums of as many vectors as it has lanes."""
-    lanes = len(vectors)
-    half = lanes // 2
-    while half:
-        # Of a pair, sums of lanes that are `half` apart: those of the first where that bit of the lane is 0.
-        low = [lane if not lane & half else lanes + lane - half for lane in range(lanes)]
-        high = [lane + half if not lane & half else lanes + lane for lane in range(lanes)]
-        pairs = zip(vectors[:half], vectors[half:], strict=True)
-        vectors = [Shuffle([a, b], low) + Shuffle([a, b], high) for a, b in pairs]
-        half //= 2
-    return vectors[0]
 
 
 def _halved(
