@@ -137,8 +137,8 @@ def plan_of(leaf: Leaf, info: CPUInfo) -> Streams | Tiles | None:
 
 
 def tile_of_sums(rows: int, columns: int, row_bytes: int, lanes: int, info: CPUInfo) -> tuple[int, int] | None:
-    """The rows and columns of a tile, divisors of their numbers, with a multiple of the lanes as sums, each of which is a
-    vector in a register. None where the processor would wait for loads or for sums. `row_bytes` are those of a row.
+    """The rows and columns of a tile, divisors of their numbers, whose sums are vectors in registers, a multiple of the
+    lanes of them. None where the processor would wait for loads or for sums. `row_bytes` are those of a whole row.
     """
 
     def waiting(tile: tuple[int, int]) -> tuple[float, int]:
