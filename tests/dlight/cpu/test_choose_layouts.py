@@ -344,6 +344,26 @@ def test_three_by_three_convolutions_of_images_of_any_size(padding):
     assert main(normal(0, 64, 5, 5)).shape == (0, 32, 3 + 2 * padding, 3 + 2 * padding)
 
 
+@pytest.mark.parametrize(
+    ("channels", "results", "groups", "size"),
+    [(128, 128, 2, (28, 28)), (96, 192, 3, (30, 25)), (256, 128, 4, (29, 32))],
+)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_three_by_three_convolutions_of_groups_of_channels(channels, results, groups, size, symbolic):
+    weight = normal(results, channels // groups, 3, 3) / np.float32(np.sqrt(9 * channels / groups))
+    n, h, w = (tir.Var(name, "int64") for name in "nhw") if symbolic else (2, *size)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(weight), padding=1, groups=groups))
+        return relax.op.nn.relu(y)
+
+    mod, x = graph((n, channels, h, w), build), normal(2, channels, *size)
+    assert "winograd" in chosen(mod, "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512").script()
+    data, weights = torch.tensor(x).double(), torch.tensor(weight).double()
+    expected = torch.relu(torch.nn.functional.conv2d(data, weights, padding=1, groups=groups))
+    assert_close(run(mod, x), expected.numpy())
+
+
 def test_winograd_is_chosen_for_large_images_and_steps_of_one_only():
     weight = normal(64, 64, 3, 3)
 
@@ -353,3 +373,9 @@ def test_winograd_is_chosen_for_large_images_and_steps_of_one_only():
     assert "winograd" in text(padding=1)
     assert "winograd" not in text(padding=1, strides=2)
     assert "winograd" not in text(padding=2, dilation=2)
+
+
+def test_winograd_is_not_chosen_for_groups_of_few_channels():
+    weight = normal(128, 8, 3, 3)
+    mod = graph((1, 128, 56, 56), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), padding=1, groups=16))
+    assert "winograd" not in chosen(mod, "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512").script()

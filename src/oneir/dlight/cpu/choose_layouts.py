@@ -540,7 +540,8 @@ def _in_groups(
     return {
         store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),
         data.buffer: Permuted(_last(len(data.indices), place)),
-        weight.buffer: Panels((*others, dims[depth[0]], dims[channel]), width),
+        weight.buffer: winograd_for(step.block, data, weight, depth[0], channel, info)
+        or Panels((*others, dims[depth[0]], dims[channel]), width),
     }
 
 

@@ -46,6 +46,7 @@ from ...tir.stmt import (
 )
 from ...tir.stmt_functor import loads, substitute
 from ..analysis.leaves import extent_of, variables
+from .depthwise import group_of
 from .register_tile import panel_of_rows
 
 Extent = int | PrimExpr
@@ -77,70 +78,76 @@ def matrices(tile: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Weights as tiles of results of `tile`×`tile` want them: (m + 2, m + 2, panels, channels, `width`).
+    """Weights as tiles of results of `tile`×`tile` want them: (m + 2, m + 2, `groups`, panels, channels, `width`).
 
     `axes` are the dimensions of the weights that are channels of the result, of the data, and the two of the window.
+    Panels and channels are those of a group.
     """
 
     axes: tuple[int, int, int, int]
     tile: int
     width: int
+    groups: int
 
     def shape(self, shape: Sequence[PrimExpr]) -> list[PrimExpr]:
         """The shape in memory of weights of that shape."""
         results, channels = (shape[axis] for axis in self.axes[:2])
         assert isinstance(results, IntImm)
-        size = const(self.tile + 2, results.dtype)
-        panels = const(-(-results.value // self.width), results.dtype)
-        return [size, size, panels, channels, const(self.width, results.dtype)]
+        size, panels = self.tile + 2, -(-results.value // self.groups // self.width)
+        known = [const(extent, results.dtype) for extent in (size, size, self.groups, panels, self.width)]
+        return [*known[:4], channels, known[4]]
 
     def in_memory(self, data: np.ndarray) -> Tensor:
         """Weights transformed, in double precision until the end, panel by panel: float32, also of shorter floats."""
         _, g, _ = matrices(self.tile)
         size = self.tile + 2
         weights = data.transpose(self.axes)
-        results, channels = weights.shape[:2]
+        results, channels = len(weights) // self.groups, weights.shape[1]
         panels = -(-results // self.width)
-        packed = empty((size, size, panels, channels, self.width), "float32")
+        packed = empty((size, size, self.groups, panels, channels, self.width), "float32")
         memory = np.asarray(packed)
-        for panel in range(panels):
-            part = weights[panel * self.width : (panel + 1) * self.width]
+        for group, panel in np.ndindex(self.groups, panels):
+            first = panel * self.width
+            part = weights[group * results :][first : min(first + self.width, results)]
             count = len(part)
             windows = np.ascontiguousarray(part.transpose(2, 3, 1, 0), np.float64)
             # One dimension of the window after the other: BLAS computes so small products at once, without threads.
             rows = (g @ windows.reshape(3, -1)).reshape(size, 3, -1)
-            memory[:, :, panel, :, :count] = (g @ rows).reshape(size, size, channels, count)
-            memory[:, :, panel, :, count:] = 0
+            memory[:, :, group, panel, :, :count] = (g @ rows).reshape(size, size, channels, count)
+            memory[:, :, group, panel, :, count:] = 0
         return packed
 
 
 def winograd_for(
     block: Block, data: BufferLoad, weight: BufferLoad, depth: Var, channel: Var, info: CPUInfo
 ) -> Winograd | None:
-    """The transformation that makes a convolution fastest; None where the direct form is fastest, and for other
-    functions.
+    """The transformation that makes a convolution, perhaps of groups of channels, fastest; None where the direct form
+    is fastest, and for other functions.
     """
-    window = _window(block, data, weight, depth)
+    window = _window(block, data, weight, depth, channel)
     lanes = info.vector_bytes // 4
     extents = {iv.var: extent_of(iv) for iv in block.iter_vars}
     channels, results = as_int(extents[depth]), as_int(extents[channel])
     if window is None or data.dtype not in _FLOATS or channels is None or results is None or lanes < 4:
         return None
+    groups = _groups(data, depth, channel, channels, results)
     image = data.indices[0]
-    if channels % lanes or results % lanes or not isinstance(image, Var):
+    if groups is None or groups * channels % lanes or results % (groups * lanes) or not isinstance(image, Var):
         return None
+    results //= groups
     (_, rows), (_, columns) = window
     images = as_int(extents[image]) or 1
     height, width = _usual(extents[rows]), _usual(extents[columns])
 
     def time(tile: int) -> float:
-        # In products of one element. An element of weights read from memory costs as much as 16, one of V or of the
-        # products as 12: it is written and read in the caches, and about six additions are made for it.
+        # In products of one element, for one group. An element of weights costs as much as 16, one of V or of the
+        # products as 24: it is written and read in the caches, and about six additions are made for it. Fitted to 15
+        # convolutions in three forms on an Emerald Rapids: of 16 to 512 channels in a group, and 7×7 to 112×112 pixels.
         if tile == 1:
             return float(images * height * width * 9 * channels * results + 16 * 9 * channels * results)
         places = (tile + 2) ** 2
         tiles = images * -(-height // tile) * -(-width // tile)
-        return float(places * (tiles * (channels * results + 12 * (channels + results)) + 16 * channels * results))
+        return float(places * (tiles * (channels * results + 24 * (channels + results)) + 16 * channels * results))
 
     tile = min((1, 2, 4), key=time)
     if tile == 1:
@@ -149,7 +156,19 @@ def winograd_for(
     places = {var: i for i, var in enumerate(weight.indices)}
     (first, _), (second, _) = window
     axes = (places[channel], places[depth], places[first], places[second])
-    return Winograd(axes, tile, panel_of_rows(tiles, results, channels, info, 4))
+    return Winograd(axes, tile, panel_of_rows(tiles, results, channels, info, 4), groups)
+
+
+def _groups(data: BufferLoad, depth: Var, channel: Var, channels: int, results: int) -> int | None:
+    """The groups of channels of a convolution, one where each result reads all channels; None for other indices."""
+    index = next(index for index in data.indices if depth in variables(index))
+    if index is depth:
+        return 1
+    size = group_of(index, channel)
+    if size is None or results % size:
+        return None
+    expected = ops.floordiv(channel, size) * channels + depth
+    return results // size if Analyzer().can_prove_equal(index, expected) else None
 
 
 def _usual(extent: PrimExpr) -> int:
@@ -159,7 +178,7 @@ def _usual(extent: PrimExpr) -> int:
 
 
 def _window(
-    block: Block, data: BufferLoad, weight: BufferLoad, depth: Var
+    block: Block, data: BufferLoad, weight: BufferLoad, depth: Var, channel: Var
 ) -> tuple[tuple[Var, Var], tuple[Var, Var]] | None:
     """For both dimensions of a 3×3 window with steps of one, the axis within the window and that of the result."""
     summed = {iv.var: as_int(extent_of(iv)) for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce}
@@ -170,7 +189,7 @@ def _window(
             if within not in summed or along in summed or summed[within] != 3:
                 return None
             found.append((within, along))
-        elif not isinstance(index, Var):
+        elif not isinstance(index, Var) and not {depth, channel} <= variables(index):
             return None
     if len(found) != 2 or len(summed) != 3 or depth not in summed or len(data.indices) != 4:
         return None
@@ -231,19 +250,19 @@ class _Maker:
         self.size = form.tile + 2
         self.analyzer = Analyzer()
         images, height, width, last = result.shape
-        results, channels = _int(last), _int(data.shape[-1])
+        results, channels = _int(last) // form.groups, _int(data.shape[-1]) // form.groups
         self.down, self.across = (self.known((e + (form.tile - 1)) // form.tile) for e in (height, width))
         tiles = self.known(images * self.down * self.across)
         square = [self.size, self.size]
         panels = -(-results // form.width)
-        self.weights = self.buffer([*square, panels, channels, form.width], weight.name)
-        self.transformed = self.buffer([*square, tiles, channels], "winograd_data")
-        self.products = self.buffer([*square, tiles, results], "winograd_products")
-        whole = [images, self.known(self.down * form.tile), self.known(self.across * form.tile), results]
+        self.weights = self.buffer([*square, form.groups, panels, channels, form.width], weight.name)
+        self.transformed = self.buffer([*square, tiles, form.groups * channels], "winograd_data")
+        self.products = self.buffer([*square, tiles, form.groups, results], "winograd_products")
+        whole = [images, self.known(self.down * form.tile), self.known(self.across * form.tile), last]
         self.result = self.buffer(whole, result.name, dtype=result.dtype)
         self.allocated = [self.transformed, self.products, self.result]
         self.statements: list[Stmt] = []
-        needed = [images, self.known(whole[1] + 2), self.known(whole[2] + 2), channels]
+        needed = [images, self.known(whole[1] + 2), self.known(whole[2] + 2), data.shape[-1]]
         if not all(map(self.analyzer.can_prove_equal, data.shape, needed)):
             padded = self.buffer(needed, "winograd_padded")
             self.allocated.append(padded)
@@ -251,9 +270,9 @@ class _Maker:
             data = padded
         grid = [images, self.down, self.across]
         self.statements += [
-            self.tiles("winograd_data", [*grid, channels // lanes], self.data_tile(data)),
-            self.contraction([*square, tiles, results], channels),
-            self.tiles("winograd_result", [*grid, results // lanes], self.result_tile()),
+            self.block("winograd_data", [*grid, form.groups * channels // lanes], self.data_tile(data)),
+            self.contraction([*square, tiles, form.groups, results], channels),
+            self.block("winograd_result", [*grid, form.groups, results // lanes], self.result_tile(results)),
         ]
 
     def known(self, extent: Any) -> PrimExpr:
@@ -302,9 +321,11 @@ class _Maker:
 
         def make(axes: list[Var]) -> tuple:
             *outer, channel = axes
-            row, column, tile, result = outer
-            panel = [row, column, result // self.form.width, channel, result % self.form.width]
-            left = BufferLoad(self.transformed, [row, column, tile, channel])
+            row, column, tile, group, result = outer
+            panel = [row, column, group, result // self.form.width, channel, result % self.form.width]
+            left = BufferLoad(
+                self.transformed, [row, column, tile, self.known(self.of_group(group, channels) + channel)]
+            )
             right = BufferLoad(self.weights, panel)
             total = BufferLoad(self.products, outer)
             reads = [BufferRegion.from_point(load.buffer, load.indices) for load in (left, right)]
@@ -314,9 +335,9 @@ class _Maker:
 
         return self.block("winograd_products", [*extents, channels], make, summed=1)
 
-    def tiles(self, name: str, extents: list[Extent], make: Callable[[list[Var]], tuple]) -> Stmt:
-        """A block for each tile and vector of channels."""
-        return self.block(name, extents, make)
+    def of_group(self, group: PrimExpr, size: int) -> PrimExpr:
+        """The first channel of a group, of groups of `size` channels."""
+        return _index(0) if self.form.groups == 1 else group * size
 
     def tile_index(self, image: PrimExpr, down: PrimExpr, across: PrimExpr) -> PrimExpr:
         """The number of a tile."""
@@ -346,25 +367,27 @@ class _Maker:
 
         return make
 
-    def result_tile(self) -> Callable[[list[Var]], tuple]:
+    def result_tile(self, results: int) -> Callable[[list[Var]], tuple]:
         """Y = Aᵀ M A."""
         size, step, lanes = self.size, self.form.tile, self.lanes
 
         def make(axes: list[Var]) -> tuple:
-            image, down, across, vector = axes
-            tile, first = self.tile_index(image, down, across), vector * lanes
+            image, down, across, group, vector = axes
+            tile, within = self.tile_index(image, down, across), vector * lanes
+            first = self.known(self.of_group(group, results) + within)
             line = self.buffer([size, lanes], "line", "local")
             half = self.buffer([step, size, lanes], "half", "local")
 
             def load(row: PrimExpr, column: PrimExpr, lane: Var) -> PrimExpr:
-                return BufferLoad(self.products, [row, column, tile, first + lane])
+                return BufferLoad(self.products, [row, column, tile, group, within + lane])
 
             def save(row: PrimExpr, column: PrimExpr, lane: Var, value: PrimExpr) -> Stmt:
                 place = [image, down * step + row, across * step + column, first + lane]
                 return BufferStore(self.result, ops.cast(self.result.dtype, value), place)
 
             body = self.transform(matrices(step)[0], load, save, line, half)
-            reads = [_region(self.products, [_index(0), _index(0), tile, first], [size, size, 1, lanes])]
+            start = [_index(0), _index(0), tile, group, within]
+            reads = [_region(self.products, start, [size, size, 1, 1, lanes])]
             writes = [_region(self.result, [image, down * step, across * step, first], [1, step, step, lanes])]
             return reads, writes, body, [line, half], None
 
