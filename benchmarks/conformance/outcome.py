@@ -115,8 +115,9 @@ def refusal(text: str) -> str:
 
 
 def failure(error: Exception) -> str:
-    """An error, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    """An error, in one line, without the files of modules."""
+    text = re.sub(r" from '[^']*\.py'", "", f"{type(error).__name__}: {error}")
+    return " ".join(text.split())[:300]
 
 
 def _short(outcome: Outcome) -> str:
