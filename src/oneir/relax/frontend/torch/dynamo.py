@@ -37,6 +37,7 @@ from .registry import NotDecomposable, find_converter
 from .subgraph import SubgraphImporter, inverse, memory_order
 from .subgraph_parts import by_pytorch, in_parts, views_of_inputs, with_companions
 from .subgraph_program import program
+from .subgraph_training import Training, trains_alone
 
 _OPTIONS = ("fallback", "freeze", "target")
 _MODES = ("default", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead")
@@ -92,7 +93,7 @@ def _compiled(
         compiler = _Compiler(example_inputs, options, pipeline, broken)
         compile_all = aot_autograd(
             fw_compiler=functools.partial(compiler, training=True),
-            bw_compiler=functools.partial(compiler, training=True, what="a backward pass"),
+            bw_compiler=functools.partial(compiler, training=True, backward=True),
             inference_compiler=compiler,
             partition_fn=min_cut_rematerialization_partition,
             decompositions={**_unknown_operators(), **_random_operators(), **broken},
@@ -100,7 +101,9 @@ def _compiled(
         )
         run = compile_all(graph_module, example_inputs)
         if not compiler.wanted:
-            return run if compiler.alone is None else _of_arguments(compiler.alone)
+            if compiler.alone is not None:
+                return _of_arguments(compiler.alone)
+            return run if compiler.training is None else compiler.training.function(run)
         broken |= compiler.wanted
 
 
@@ -159,16 +162,23 @@ class _Compiler:
         pipeline: Pass | str | None,
         broken: Mapping[Any, Any],
     ):
+        import torch
+
         self.options, self.pipeline, self.broken = options, pipeline, broken
         # Decompositions of operators that cannot be imported, with which all is to be compiled anew.
         self.wanted: dict[Any, Any] = {}
         # The function of the only graph, if AOTAutograd has nothing to do around it.
         self.alone: Callable[[list[Any]], Any] | None = None
+        # The two passes, if it has nothing to do around them.
+        self.training: Training | None = None
         self.device = device_from_inputs(example_inputs)
         self.given = example_inputs
+        self.is_program = False
+        # AOTAutograd compiles with autocast switched off.
+        self.autocast = torch._C._is_any_autocast_enabled()
 
     def __call__(
-        self, graph_module: Any, example_inputs: Sequence[Any], *, training: bool = False, what: str = "a subgraph"
+        self, graph_module: Any, example_inputs: Sequence[Any], *, training: bool = False, backward: bool = False
     ) -> Any:
         """The function of one graph, which takes a list of its arguments."""
         from torch.utils._python_dispatch import _disable_current_modes
@@ -180,15 +190,25 @@ class _Compiler:
         except Exception as error:
             if not self.options.get("fallback", True):
                 raise
-            _warn(f"PyTorch runs the whole of {what}, since {type(error).__name__}: {error}")
+            what = "backward pass" if backward else "subgraph"
+            _warn(f"PyTorch runs the whole of a {what}, since {type(error).__name__}: {error}")
             run = _whole(graph_module)
         # PyTorch then passes the arguments as one list.
         vars(run)["_boxed_call"] = True
-        if not training and _stands_alone(graph_module.graph, self.given):
-            self.alone = run
+        if backward:
+            # What PyTorch runs may want gradients in the order in memory that they were traced with.
+            if self.training is not None and self.is_program:
+                self.training.backward = run
+        elif not self.autocast and (metadata := _alone(graph_module.graph, self.given)) is not None:
+            if not training:
+                self.alone = run
+            elif trains_alone(metadata):
+                self.training = Training(metadata, run)
         return run
 
     def run(self, graph_module: Any, training: bool) -> Callable[[list[Any]], Any]:
+        """The function of a graph; `is_program` says whether that is one program."""
+        self.is_program = False
         pure, written = _without_writes(graph_module)
         if written:
             return _writing(self.run(pure, training), written)
@@ -210,6 +230,7 @@ class _Compiler:
             eager = with_companions(graph, {*eager, *(u.node for u in missing)})
         else:
             if not eager:
+                self.is_program = True
                 return self.program(mod, importer)
         names = [node.name for node in graph.nodes if node.op == "placeholder"]
         kept, constant = {names[i] for i in weights}, {names[i]: x for i, x in frozen.items()}
@@ -298,8 +319,8 @@ def _of_arguments(run: Callable[[list[Any]], Any]) -> Callable[..., Any]:
     return lambda *args: run(list(args))
 
 
-def _stands_alone(graph: Any, inputs: Sequence[Any]) -> bool:
-    """Whether calling the graph of a subgraph without gradients is all that AOTAutograd does when the subgraph runs.
+def _alone(graph: Any, inputs: Sequence[Any]) -> Any:
+    """AOTAutograd's metadata of a subgraph, if calling its graphs is all that AOTAutograd does when it runs; else None.
 
     It also writes what it has taken out of the graph, makes views of results, wraps subclasses of tensors, and switches
     autocast off. Asking whether there is something to do takes it two microseconds a call.
@@ -310,7 +331,7 @@ def _stands_alone(graph: Any, inputs: Sequence[Any]) -> bool:
 
     context = TracingContext.try_get()
     metadata = None if context is None else context.fw_metadata
-    return (
+    alone = (
         metadata is not None
         and sum(node.op == "placeholder" for node in graph.nodes) == len(inputs)
         and not metadata.num_mutated_inp_runtime_indices
@@ -319,9 +340,9 @@ def _stands_alone(graph: Any, inputs: Sequence[Any]) -> bool:
         and not metadata.tokens
         and not metadata.is_rng_op_functionalized
         and not metadata.dynamic_outputs
-        and not torch._C._is_any_autocast_enabled()
         and not any(is_traceable_wrapper_subclass(x) for x in inputs if isinstance(x, torch.Tensor))
     )
+    return metadata if alone else None
 
 
 def _whole(graph_module: Any) -> Callable[[list[Any]], Any]:
