@@ -159,6 +159,14 @@ def test_what_is_no_model(tmp_path, onnx_file):
         oneir.load(tmp_path / "nothing.onnx")
     with pytest.raises(error.UnsupportedError, match="shapes are for ONNX models"):
         oneir.load(oneir.IRModule(), shapes={"x": [1]})
+    with pytest.raises(error.InvalidValue, match="shapes has other; the inputs of the model are x"):
+        oneir.load(onnx_file, shapes={"other": [1]})
+    (tmp_path / "weights.pt").write_bytes(b"PK")
+    with pytest.raises(error.UnsupportedError, match=r"weights\.pt is none of the files .*torch\.export\.export"):
+        oneir.load(tmp_path / "weights.pt")
+    (tmp_path / "cut.so").write_bytes(b"ELF")
+    with pytest.raises(error.LibraryError, match="or it is cut short; export it again"):
+        oneir.load(tmp_path / "cut.so")
 
     double = from_source(
         """

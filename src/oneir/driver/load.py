@@ -19,7 +19,8 @@ import numpy as np
 from ..ir.module import IRModule
 from ..relax.expr import Function
 from ..runtime.device import Device, cpu
-from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
+from ..runtime.error import InvalidValue, LibraryError, OneIRError, TypeMismatch, UnsupportedError
+from ..runtime.library import SHARED
 from ..runtime.module import load_module
 from ..runtime.object import ShapeTuple
 from ..runtime.signature import Param, in_order
@@ -186,7 +187,13 @@ def _from_file(path: Path, shapes: Mapping[str, Sequence[int | str]] | None) -> 
     if path.suffix == ".onnx":
         from ..relax.frontend.onnx import from_onnx
 
-        return from_onnx(path, None if shapes is None else {name: list(shape) for name, shape in shapes.items()})
+        try:
+            return from_onnx(path, None if shapes is None else {name: list(shape) for name, shape in shapes.items()})
+        except OneIRError as error:
+            if "shape_dict" not in str(error):
+                raise
+            # Here, `shapes` is the name of what gives the shapes that the message asks for.
+            raise type(error)(str(error).replace("shape_dict", "shapes")) from error
     if shapes:
         raise UnsupportedError(f"shapes are for ONNX models; the inputs of a {path.suffix} file have their shapes")
     if path.suffix == ".pt2":
@@ -194,7 +201,17 @@ def _from_file(path: Path, shapes: Mapping[str, Sequence[int | str]] | None) -> 
         from ..relax.frontend.torch.exported_file import load_exported
 
         return from_exported_program(load_exported(path))
-    loaded = load_module(path)
+    try:
+        loaded = load_module(path)
+    except LibraryError as error:
+        if path.suffix in SHARED:
+            raise
+        weights = path.suffix in (".pt", ".pth", ".bin", ".safetensors")
+        raise UnsupportedError(
+            f"{path} is none of the files that are models: ONNX (.onnx), of torch.export.save (.pt2), of "
+            f"export_library ({', '.join(SHARED)})"
+            + ("; one of PyTorch's weights becomes a model by torch.export.export and .save" if weights else "")
+        ) from error
     if not isinstance(loaded, Executable):
         raise UnsupportedError(
             f"{path} has functions of loops, which write into their arguments; oneir.runtime.load_module gives them"
