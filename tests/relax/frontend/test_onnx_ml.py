@@ -72,6 +72,48 @@ def test_ensembles_of_trees(seed: int):
         np.testing.assert_allclose(compiled(x)[0].numpy(), [walked(facts, row) for row in x], rtol=1e-6, atol=1e-6)
 
 
+def one_tree(**changed: Any) -> onnx.NodeProto:
+    """Is the first feature 1, 2 or 7? If not, is the second at most 0 or NaN?"""
+    facts: dict[str, Any] = {
+        "nodes_featureids": [0, 1],
+        "nodes_modes": np.array([6, 0], np.uint8),
+        "nodes_splits": np.zeros(2, np.float32),
+        "nodes_trueleafs": [1, 1],
+        "nodes_truenodeids": [0, 1],
+        "nodes_falseleafs": [0, 1],
+        "nodes_falsenodeids": [1, 2],
+        "nodes_missing_value_tracks_true": [0, 1],
+        "membership_values": np.array([1, 2, 7, np.nan], np.float32),
+        "leaf_targetids": [0, 0, 0],
+        "leaf_weights": np.array([10, 20, 30], np.float32),
+        "tree_roots": [0],
+    }
+    facts |= changed
+    attributes = {k: onnx.numpy_helper.from_array(v, k) if isinstance(v, np.ndarray) else v for k, v in facts.items()}
+    return helper.make_node("TreeEnsemble", ["x"], ["y"], domain="ai.onnx.ml", n_targets=1, **attributes)
+
+
+def test_nodes_that_look_for_a_feature_in_a_set_and_missing_values():
+    x = np.array([[7, 5], [2, np.nan], [3, 0], [3, np.nan], [np.nan, 1], [0, 1]], np.float32)
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
+    compiled = oneir.load(from_onnx(model(one_tree(), info, 2)))
+    np.testing.assert_array_equal(compiled(x)[0].numpy().reshape(-1), [10, 10, 20, 20, 30, 30])
+    assert compiled(x[:0])[0].shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"nodes_falseleafs": [0, 0], "nodes_falsenodeids": [1, 0]}, "a tree whose nodes lead back to one another"),
+        ({"membership_values": np.zeros(0, np.float32)}, "1 nodes test for a set, and 0 sets are given"),
+    ],
+)
+def test_trees_that_make_no_sense(changed, message):
+    info = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])
+    with pytest.raises(UnsupportedError, match=message):
+        from_onnx(model(one_tree(**changed), info, 2))
+
+
 def test_an_ensemble_that_transforms_its_result():
     node, _ = forest(0, post_transform=1)
     with pytest.raises(UnsupportedError, match=r"an ensemble of trees that .* transforms the result"):
