@@ -379,8 +379,8 @@ class _Accesses:
     ) -> dict[Buffer, Layout] | None:
         """The layouts with which a product reads a transposed matrix as it lies; else None.
 
-        Products of few rows read it once, and in order. Those of more rows copy it into panels on the way, which takes
-        no longer for columns than for rows: measured, 64 rows by 784×256 take 0.31 ms instead of 0.43 in one thread.
+        Products of few rows read it once, and in order, and long sums tile by tile. Others copy it into panels on the
+        way, which takes no longer for columns than for rows.
         """
         store, (data, weight) = step.store, pair
         places = {buffer: i for i, buffer in enumerate(self.params[:-1])}
