@@ -163,6 +163,36 @@ def test_a_step_that_is_compiled_as_a_whole():
     assert_equal([p.grad for p in compiled.parameters()], [p.grad for p in eager.parameters()])
 
 
+def test_numbers_among_the_results():
+    layers = model()
+
+    def function(x):
+        return layers(x), 2 * x.shape[0], x.argmax(1)
+
+    run = torch.compile(function, backend=dynamo.backend, dynamic=True, options={"fallback": False})
+    parameters = list(layers.parameters())
+    for rows in (4, 7, 9):
+        x = torch.randn(rows, 6)
+        found = gradients(parameters, lambda x=x: run(x)[0].square().sum())
+        assert run(x)[1] == 2 * rows
+        assert_equal(found, gradients(parameters, lambda x=x: layers(x).square().sum()))
+    # What follows a break takes the number of rows from the subgraph before it.
+    broken = torch.compile(lambda x: after(before(x)), backend=dynamo.backend, dynamic=True)
+
+    def before(x):
+        y = layers(x)
+        torch._dynamo.graph_break()
+        return y
+
+    def after(y):
+        return y * y.shape[0]
+
+    for rows in (4, 7, 9):
+        x = torch.randn(rows, 6)
+        found = gradients(parameters, lambda x=x: broken(x).sum())
+        assert_equal(found, gradients(parameters, lambda x=x: (layers(x) * rows).sum()))
+
+
 def test_an_argument_that_is_written():
     layers = model()
 
