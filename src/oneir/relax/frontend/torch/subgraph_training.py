@@ -78,14 +78,16 @@ def _detached(tensor: Any) -> Any:
 
 
 def trains_alone(metadata: Any) -> bool:
-    """Whether calling the passes of a subgraph, with nothing but tensors to save, is all that AOTAutograd does."""
+    """Whether calling the passes of a subgraph is all that AOTAutograd does, and tensors are all that they give."""
+    import torch
     from torch._functorch._aot_autograd.schemas import OutputType
 
+    outputs = metadata.output_info
     return (
         not metadata.num_symints_saved_for_bw
         and not metadata.num_opaque_objects_saved_for_bw
         and not metadata.num_backward_tokens
         and not metadata.num_graphsafe_rng_states
         and not metadata.indices_of_inputs_that_requires_grad_with_mutations_in_bw
-        and all(output.output_type is OutputType.non_alias for output in metadata.output_info)
+        and all(o.output_type is OutputType.non_alias and issubclass(o.raw_type, torch.Tensor) for o in outputs)
     )
