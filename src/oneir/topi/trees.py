@@ -60,7 +60,9 @@ def tree_leaves(
         def walk(place: list[Any]) -> Stmt:
             row, tree = place
             inner = ops.not_equal(yes[node], node)
-            walked = While(inner, let("value", x[row, features[node]], step))
+            # Features that rows of an unknown length lack are their last one.
+            feature = ops.minimum(features[node], ops.subtract(x.shape[1], 1))
+            walked = While(inner, let("value", x[row, feature], step))
             return allocate([at, found], store(at, [0], roots[tree]), walked, store(outs[0], place, at[0]))
 
         return for_each([x.shape[0], roots.shape[0]], walk, parallel=True)

@@ -106,6 +106,11 @@ def test_nodes_that_look_for_a_feature_in_a_set_and_missing_values():
     [
         ({"nodes_falseleafs": [0, 0], "nodes_falsenodeids": [1, 0]}, "a tree whose nodes lead back to one another"),
         ({"membership_values": np.zeros(0, np.float32)}, "1 nodes test for a set, and 0 sets are given"),
+        ({"nodes_featureids": [0, 2]}, "features are 0 to 1, found 2"),
+        ({"nodes_modes": np.array([6, 7], np.uint8)}, "modes are 0 to 6, found 7"),
+        ({"tree_roots": [-1]}, "roots are 0 to 1, found -1"),
+        ({"nodes_truenodeids": [0, 3]}, "nodes that follow are 0 to 4, found 5"),
+        ({"nodes_splits": np.zeros(1, np.float32)}, "of 2 nodes whose attributes have other lengths"),
     ],
 )
 def test_trees_that_make_no_sense(changed, message):

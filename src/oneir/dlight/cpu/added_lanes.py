@@ -16,13 +16,13 @@ from typing import Any
 from ...ir.expr import Add, PrimExpr, Var, as_int, const
 from ...ir.visitor import Mapper
 from ...tir.buffer import Buffer, decl_buffer
-from ...tir.expr import Shuffle, expr_array
+from ...tir.expr import Shuffle
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt, flat_seq
 from ...tir.stmt_functor import substitute
 from ...topi.loops import allocate, loop
-from .transposition import vectors
+from .transposition import crossed, vectors
 
 ADDED = "cpu.added_lanes"
 """Annotation of the outermost loop around a block that adds up the lanes of vectors."""
@@ -35,8 +35,7 @@ def added_up(square: Buffer) -> Stmt:
     steps: list[Stmt] = []
     while half:
         # Of a pair, sums of lanes that are `half` apart: those of the first where that bit of the lane is 0.
-        low = expr_array([lane if not lane & half else lanes + lane - half for lane in range(lanes)])
-        high = expr_array([lane + half if not lane & half else lanes + lane for lane in range(lanes)])
+        low, high = crossed(lanes, half)
         for i in range(half):
             pair = [rows[i], rows[i + half]]
             steps.append(BufferStore(square, Shuffle(pair, low) + Shuffle(pair, high), rows[i].indices))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...ir.container import Array
 from ...ir.dtype import DataType
 from ...ir.expr import Add, Call, Cast, ConstExpr, PrimExpr, Ramp, Var, as_int, const
 from ...ir.op import Op
@@ -166,6 +167,12 @@ def vectors(rows: Buffer, lanes: int, dtype: str) -> list[BufferLoad]:
     return [BufferLoad(rows, [const(i, dtype), Ramp(const(0, dtype), const(1, dtype), lanes)]) for i in range(lanes)]
 
 
+def crossed(lanes: int, apart: int) -> tuple[Array, Array]:
+    """The lanes of a pair of vectors with those exchanged that lie across: of places whose bit `apart` is 0, and 1."""
+    low = [lane if not lane & apart else lanes + lane - apart for lane in range(lanes)]
+    return expr_array(low), expr_array([place + apart for place in low])
+
+
 def transposed(square: Buffer, spare: Buffer) -> tuple[Stmt, Buffer]:
     """What makes columns of the rows of a square, and which of the two buffers of its shape they are in then.
 
@@ -176,8 +183,7 @@ def transposed(square: Buffer, spare: Buffer) -> tuple[Stmt, Buffer]:
     steps: list[Stmt] = []
     size = lanes // 2
     while size:
-        low = expr_array([lane if not lane & size else lanes + lane - size for lane in range(lanes)])
-        high = expr_array([lane + size if not lane & size else lanes + lane for lane in range(lanes)])
+        low, high = crossed(lanes, size)
         rows = vectors(square, lanes, dtype)
         for i in range(lanes):
             if not i & size:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from .....ir.expr import as_int
 from .....runtime.error import UnsupportedError
 from .....topi.trees import TESTS, tree_leaves
 from .... import op
@@ -40,6 +41,12 @@ def tree_ensemble(
     if aggregate_function not in (0, 1) or post_transform:
         raise UnsupportedError("an ensemble of trees that takes the least or largest weight, or transforms the result")
     nodes, leaves = len(nodes_featureids), len(leaf_targetids)
+    of_nodes = (nodes_modes, nodes_splits, nodes_truenodeids, nodes_trueleafs, nodes_falsenodeids, nodes_falseleafs)
+    if any(np.size(each) != nodes for each in (*of_nodes, nodes_missing_value_tracks_true or nodes_featureids)):
+        raise UnsupportedError(f"an ensemble of trees of {nodes} nodes whose attributes have other lengths")
+    _check_range("features", nodes_featureids, as_int(g.shape(x)[1]) or 1 << 31)
+    _check_range("modes", nodes_modes.reshape(-1), len(TESTS) + 1)
+    _check_range("roots", tree_roots, nodes)
     # Leaves stand behind the nodes, and lead to themselves.
     own = np.arange(nodes, nodes + leaves)
     yes = np.where(nodes_trueleafs, np.add(nodes_truenodeids, nodes), nodes_truenodeids)
@@ -48,6 +55,7 @@ def tree_ensemble(
     modes = np.append(nodes_modes, np.zeros(leaves, "uint8"))
     splits = np.append(nodes_splits, np.zeros(leaves, nodes_splits.dtype))
     missing = np.array([*(nodes_missing_value_tracks_true or [0] * nodes), *[0] * leaves], "uint8")
+    _check_range("nodes that follow", [*yes, *no], nodes + leaves)
     _check_ways(yes, no, tree_roots, nodes)
     sets = _sets(modes, membership_values)
     tables = [tree_roots, features, modes, splits, missing, sets, np.append(yes, own), np.append(no, own)]
@@ -59,6 +67,13 @@ def tree_ensemble(
     return g.emit(
         op.divide(total, const(len(tree_roots), leaf_weights.dtype.name)) if aggregate_function == 0 else total
     )
+
+
+def _check_range(what: str, numbers: Sequence[int] | np.ndarray, end: int) -> None:
+    """Raises `UnsupportedError` for numbers outside of 0 to `end`: the loops would read what is not there."""
+    outside = [int(n) for n in numbers if not 0 <= n < end]
+    if outside:
+        raise UnsupportedError(f"an ensemble of trees whose {what} are 0 to {end - 1}, found {outside[0]}")
 
 
 def _check_ways(yes: np.ndarray, no: np.ndarray, roots: Sequence[int], nodes: int) -> None:
