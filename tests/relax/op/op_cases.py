@@ -35,7 +35,8 @@ class Case:
 
     `dims` declares symbolic extents of the inputs by name, by the input's position; what is made gets them by name.
     `dtype` is that of the results, by default the first input's. Floats may be off by `tolerance`, or by `ulps` units
-    in the last place; with 0 of them, signs of zeros count as well. Errors name the case by its `label`.
+    in the last place; with 0 of them, signs of zeros count as well. Those of float32 may always be off by `least`. Errors
+    name the case by its `label`.
     """
 
     make: Callable[..., Any]
@@ -47,6 +48,7 @@ class Case:
     line: int
     ulps: float | None = None
     label: str = ""
+    least: float = 0.0
 
 
 Cases = Callable[[], Iterator[Case]]
@@ -76,12 +78,13 @@ def case(
     tolerance: float | None = None,
     ulps: float | None = None,
     label: str = "",
+    least: float = 0.0,
 ) -> Case:
     """A call of arrays, or lists of them for tuples; `again` are inputs of further runs, of other symbolic extents."""
     runs = tuple(tuple(as_arrays(v) for v in run) for run in (inputs, *again))
     if dtype is None:
         dtype = next(v[0] if isinstance(v, list) else v for v in runs[0]).dtype.name
-    return Case(make, runs, oracle, dims or {}, dtype, tolerance, sys._getframe(1).f_lineno, ulps, label)
+    return Case(make, runs, oracle, dims or {}, dtype, tolerance, sys._getframe(1).f_lineno, ulps, label, least)
 
 
 def as_arrays(value: Any) -> Any:
@@ -209,7 +212,7 @@ def _compare(found: np.ndarray, wanted: np.ndarray, dtype: str, each: Case, give
     assert found.dtype.name == dtype, f"{where}: the result is {found.dtype.name}, not {dtype}"
     assert found.shape == wanted.shape, f"{where}: the result has the shape {found.shape}, not {wanted.shape}"
     if each.ulps is not None and dtype in FLOATS:
-        _compare_ulps(found, wanted, each.ulps, _flat(given), where)
+        _compare_ulps(found, wanted, each.ulps, each.least if dtype == "float32" else 0.0, _flat(given), where)
         return
     bound = TOLERANCE.get(dtype) if each.tolerance is None else each.tolerance
     if bound is None:
@@ -223,14 +226,16 @@ def _compare(found: np.ndarray, wanted: np.ndarray, dtype: str, each: Case, give
         np.testing.assert_allclose(*values, rtol=bound, atol=bound, err_msg=where)
 
 
-def _compare_ulps(found: np.ndarray, wanted: np.ndarray, ulps: float, given: list[np.ndarray], where: str) -> None:
+def _compare_ulps(
+    found: np.ndarray, wanted: np.ndarray, ulps: float, least: float, given: list[np.ndarray], where: str
+) -> None:
     limits = ml_dtypes.finfo(found.dtype)
     with np.errstate(all="ignore"):
         rounded = wanted.astype(found.dtype).astype(np.float64)
         have = found.astype(np.float64)
         unit = np.exp2(np.floor(np.log2(np.maximum(np.abs(rounded), float(limits.tiny))))) * float(limits.eps)
         exact = rounded if ulps == 0 else wanted.astype(np.float64)
-        near = np.abs(have - exact) <= ulps * unit
+        near = np.abs(have - exact) <= ulps * unit + least
         same = (have == rounded) & ((ulps > 0) | (np.signbit(have) == np.signbit(rounded)))
         wrong = ~(same | (near & np.isfinite(rounded)) | (np.isnan(have) & np.isnan(rounded)))
     if wrong.any():

@@ -48,6 +48,7 @@ def binary(
     oracle: Callable[..., Any] | None = None,
     result: str | None = None,
     ulps: float = 0,
+    least: float = 0.0,
 ) -> None:
     """A row for an operator of two tensors: special numbers of all dtypes; shapes in one of them."""
     function, oracle = getattr(op, name), oracle or exactly(integers, floats)
@@ -55,7 +56,8 @@ def binary(
     @row(f"relax.{name}")
     def cases() -> Iterator[Case]:
         for dtype in dtypes:
-            yield case(function, *pairs(dtype), oracle=oracle, dtype=result, ulps=ulps, label=f"{name} of {dtype}")
+            label = f"{name} of {dtype}"
+            yield case(function, *pairs(dtype), oracle=oracle, dtype=result, ulps=ulps, least=least, label=label)
         dtype = dtypes[len(ROWS) % len(dtypes)]
         more: dict[str, Any] = {"oracle": oracle, "dtype": result or dtype}
         yield case(function, some((), dtype), some(3, dtype), **more, label="a scalar")
@@ -103,7 +105,9 @@ binary("mod", NUMBERS, lambda a, b: a - b * _quotient(a, b), np.fmod)
 binary("floor_mod", NUMBERS, lambda a, b: a % b if b else a, _positive_like)
 binary("maximum", ALL, max, np.maximum, ulps=1e-9)
 binary("minimum", ALL, min, np.minimum, ulps=1e-9)
-binary("log_add_exp", FLOATS, np.logaddexp, ulps=4)
+SMALLEST_NORMAL = 2.0**-126
+"""Of float32: exponentials below it are 0."""
+binary("log_add_exp", FLOATS, np.logaddexp, ulps=4, least=SMALLEST_NORMAL)
 for _name, _function in (
     ("equal", lambda a, b: a == b),
     ("not_equal", lambda a, b: a != b),
@@ -169,6 +173,7 @@ def unary(
     *,
     result: str | None = None,
     ulps: float = 0,
+    least: float = 0.0,
     function: Callable[..., Any] | None = None,
 ) -> None:
     """A row for an operator of one tensor."""
@@ -177,7 +182,8 @@ def unary(
     @row(f"relax.{name}")
     def cases() -> Iterator[Case]:
         for dtype in dtypes:
-            yield case(called, special(dtype), oracle=oracle, dtype=result, ulps=ulps, label=f"{name} of {dtype}")
+            label = f"{name} of {dtype}"
+            yield case(called, special(dtype), oracle=oracle, dtype=result, ulps=ulps, least=least, label=label)
         dtype = dtypes[len(ROWS) % len(dtypes)]
         more: dict[str, Any] = {"oracle": oracle, "dtype": result or dtype}
         yield case(called, some((), dtype), **more, label="a scalar")
@@ -212,10 +218,8 @@ for _name, _function, _ulps in (
     ("cos", np.cos, 4),
     ("cosh", np.cosh, 4),
     ("erf", np.vectorize(math.erf, otypes=[float]), 4),
-    ("exp", np.exp, 4),
     ("log", np.log, 4),
     ("rsqrt", lambda x: 1 / np.sqrt(x), 4),
-    ("sigmoid", lambda x: 1 / (1 + np.exp(-x)), 4),
     ("sin", np.sin, 4),
     ("sinh", np.sinh, 4),
     ("sqrt", np.sqrt, 0),
@@ -223,6 +227,8 @@ for _name, _function, _ulps in (
     ("tanh", np.tanh, 4),
 ):
     unary(_name, FLOATS, _function, ulps=_ulps)
+unary("exp", FLOATS, np.exp, ulps=4, least=SMALLEST_NORMAL)
+unary("sigmoid", FLOATS, lambda x: 1 / (1 + np.exp(-x)), ulps=4, least=SMALLEST_NORMAL)
 
 
 @row("relax.clip")

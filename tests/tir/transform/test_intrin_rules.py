@@ -1,4 +1,7 @@
-"""The rules that write mathematics as arithmetic: right to 4 ulp over all of float32, specials exact."""
+"""The rules that write mathematics as arithmetic: right to 4 ulp over all of float32, specials exact.
+
+Exponentials that would be subnormal are 0.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,27 @@ def _sigmoid(x):
     return np.where(x < 0, np.exp(np.minimum(x, 0)), 1) / (1 + np.exp(-np.abs(x)))
 
 
+def _or_zero(function):
+    """The function, but 0 for what is no normal float32."""
+
+    def result(x):
+        exact = function(x)
+        return np.where(exact < 2.0**-126, 0, exact)
+
+    return result
+
+
 UNARY = {
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "exp10": lambda x: np.power(10.0, x),
+    "exp": _or_zero(np.exp),
+    "exp2": _or_zero(np.exp2),
+    "exp10": _or_zero(lambda x: np.power(10.0, x)),
     "log": np.log,
     "log2": np.log2,
     "log10": np.log10,
     "log1p": np.log1p,
     "tanh": np.tanh,
     "erf": np.vectorize(math.erf, otypes=[float]),
-    "sigmoid": _sigmoid,
+    "sigmoid": _or_zero(_sigmoid),
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,

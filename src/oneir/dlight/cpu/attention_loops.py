@@ -23,7 +23,7 @@ from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Ramp, Var, as_int, const
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, Select
-from ...tir.intrin_rules.exponential import EXP, LOG2_E
+from ...tir.intrin_rules.exponential import EXP, LN_SMALLEST, LOG2_E
 from ...tir.intrin_rules.formula import ROUNDER, horner
 from ...tir.op import if_then_else, reinterpret
 from ...tir.stmt import BufferStore, ForKind, IfThenElse, LetStmt, Stmt, flat_seq
@@ -34,10 +34,6 @@ from ..analysis.leaves import variables
 from .added_lanes import added_up
 from .transposition import transposed, vectors
 
-_LOWEST = -87.0
-"""Keys whose scores are further than this below the largest have no weight; exp(-87) is still a normal float32. Masks
-of -100 would give subnormal weights, and those of minus infinity come by way of such: 384 windows of 49 queries, half
-of whose keys were masked, took 61 and 12 ms on an Emerald Rapids, and take 5.5 and 5.0."""
 _LEAST = -3.4028234663852886e38
 """What largest scores begin with: finite, so that nothing is infinity less infinity where all keys are masked."""
 
@@ -442,7 +438,11 @@ class _Block:
 
 
 def _exponential(x: PrimExpr, use: Callable[[PrimExpr], Stmt]) -> Stmt:
-    """What uses e^x, for x up to 0; below `_LOWEST`, that is 0.
+    """What uses e^x, for x up to 0, which is 0 where it would be subnormal.
+
+    Keys whose scores are as far below the largest have no weight. Masks of -100 would give subnormal weights, and those
+    of minus infinity come by way of such: 384 windows of 49 queries, half of whose keys were masked, took 61 and 12 ms
+    on an Emerald Rapids, and take 5.5 and 5.0.
 
     2^k * e^r with k = round(x / ln 2), as `exp` computes it. Within these bounds 2^k is one factor, and k ln 2 one
     product, whose error grows with k: results are exact to 6e-8 near 1 and to 3e-7 near the smallest.
@@ -454,7 +454,7 @@ def _exponential(x: PrimExpr, use: Callable[[PrimExpr], Stmt]) -> Stmt:
 
         def with_rest(r: Var) -> Stmt:
             value = horner(r, (1.0, 1.0, *EXP)) * reinterpret("float32", power)
-            return use(Select(x < _LOWEST, const(0.0, "float32"), value))
+            return use(Select(x < LN_SMALLEST, const(0.0, "float32"), value))
 
         return let("r", x - (rounded - ROUNDER) * math.log(2), with_rest)
 

@@ -17,13 +17,14 @@ import numpy as np
 
 from ...ir import expr as e
 from ...ir.dtype import DataType
+from ...tir.intrin_rules.formula import SMALLEST_NORMAL
 from .arithmetic import Arithmetic, is_vector
 from .memory import storage_dtype
 
 SUM_TOLERANCE = 4
 """Units of eps times the sum of magnitudes by which a sum may be off."""
 CALL_TOLERANCE = 4
-"""Units in the last place by which a mathematical function may be off."""
+"""Units in the last place by which a mathematical function may be off; exponentials may be 0 for subnormal numbers."""
 _PARTS = (-1.0, 1.0, *np.random.default_rng(0).uniform(-1, 1, 126).tolist())
 """The ends of an interval, and random points inside of it, which no period of a function can match."""
 
@@ -167,7 +168,7 @@ class ApproximateArithmetic(Arithmetic):
         if not dtype.is_float:
             return value
         eps, smallest, _ = precision(value.dtype)
-        error = CALL_TOLERANCE * (eps * np.abs(_wide(value)) + smallest)
+        error = CALL_TOLERANCE * (eps * np.abs(_wide(value)) + smallest) + SMALLEST_NORMAL
         inexact = np.zeros(np.shape(value), bool)
         if any(map(_is_inexact, args)):
             wide = [_wide(v) if _is_float(v) else v for v in map(self.plain, args)]
