@@ -421,3 +421,14 @@ def test_quotients_and_remainders_by_a_positive_symbol_are_bounded():
             assert found.can_prove(condition)
         assert not found.can_prove(a // c < d - 1)
         assert not found.can_prove(b // c < 31)
+
+
+def test_quotients_by_a_number_are_bounded_by_symbols():
+    found = analyzer()
+    a = e.Var("a", "int32")
+    found.bind(a, e.Range(0, n * 12))
+    for condition in (a // 12 < n, a // 12 * 3 + 2 < n * 3, a // 5 * 5 < n * 12, a // 24 * 2 < n):
+        assert found.can_prove(condition)
+    for condition in (a // 12 < n - 1, a // 12 * 3 + 3 < n * 3, a // 11 < n):
+        assert not found.can_prove(condition)
+    assert structural_equal(found.simplify(a // 12 % n), a // 12)

@@ -106,11 +106,17 @@ class Prover:
                 if best < 0:
                     return best
         for place, term in total.terms.items():
-            for bound in self._above(term):
+            if term.upper is None and term.scale % term.lower:
+                # What bounds l * (x // l) is known below, so that l times the sum is looked at.
+                bound = self.upper(total.times(term.lower), steps - 1)
+                best = min(best, bound if bound == POS_INF else bound // term.lower)
+                if best < 0:
+                    return best
+            for above in self._above(term):
                 rest = Sum()
                 rest.add_sum(total)
                 del rest.terms[place]
-                rest.add_sum(bound)
+                rest.add_sum(above)
                 self.analyzer.canonical.join_digits(rest)
                 best = min(best, self.upper(rest, steps - 1))
                 if best < 0:
@@ -152,10 +158,10 @@ class Prover:
             ratio, odd = divmod(term.scale, term.lower)
             if odd:
                 return []
-            # x // l * (l * r) = (x - x % l) * r
-            bound = canonical.sum_of(index).times(ratio)
+            # x // l * (l * r) = (x - x % l) * r, at most x * r
+            bound, above = canonical.sum_of(index).times(ratio), canonical.sum_of(index).times(ratio)
             bound.add(canonical.key(index), Term(index, 1, term.lower, -ratio))
-            return [bound]
+            return [bound, above] if ratio > 0 else [bound]
         if isinstance(index, e.Var):
             limits = self.ranges.get(index)
             return [] if limits is None else [limits[1 if term.scale > 0 else 0].times(term.scale)]

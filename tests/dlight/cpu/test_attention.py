@@ -131,6 +131,14 @@ def test_lengths_may_be_known_when_it_runs(queries: int, keys: int) -> None:
     np.testing.assert_allclose(outcome(func, q.shape, q, k, v), expected(q, k, v), rtol=2e-5, atol=2e-6)
 
 
+def test_a_mask_may_have_lengths_that_are_known_when_it_runs() -> None:
+    b, n = tir.Var("b", "int64"), tir.Var("n", "int64")
+    shapes = (b, n, 3, 32), (b, n, 3, 32), (b, n, 3, 32), (b, 1, n, n)
+    func = kernel(lambda q, k, v, bias: op.nn.attention(q, k, v, bias), *shapes)
+    q, k, v, bias = (random(*shape) for shape in [(2, 19, 3, 32)] * 3 + [(2, 1, 19, 19)])
+    np.testing.assert_allclose(outcome(func, q.shape, q, k, v, bias), expected(q, k, v, bias), rtol=2e-5, atol=2e-6)
+
+
 def test_queries_before_the_first_key_see_none_and_blocks_of_keys_are_of_any_length() -> None:
     shapes = (1, 70, 2, 32), (1, 600, 2, 32), (1, 600, 2, 32)
     func = kernel(lambda q, k, v: op.nn.attention(q, k, v, causal_mask="BottomRight"), *shapes)
