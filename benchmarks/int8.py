@@ -1,10 +1,10 @@
-"""Models of 8 bits: OneIR beside ONNX Runtime on the same quantized files.
+"""Models of 8 bits: OneIR beside ONNX Runtime, and OpenVINO where it is installed, on the same quantized files.
 
     python -m benchmarks.int8                       # ResNet-50, MobileNetV2, BERT; one thread and two
     python -m benchmarks.int8 --models resnet50 --threads 1
 
 ONNX Runtime's own tool quantizes what `torch.onnx` exports, with seeded random weights and inputs, to pairs of
-QuantizeLinear and DequantizeLinear: int8 weights with a scale for each channel, activations as uint8 or int8. Both
+QuantizeLinear and DequantizeLinear: int8 weights with a scale for each channel, activations as uint8 or int8. All
 compute in one process and take turns. Errors are the largest difference from ONNX Runtime's results in float32, over
 the largest of these; models of random weights keep the magnitude of numbers, but say nothing of accuracy on a task.
 """
@@ -12,6 +12,7 @@ the largest of these; models of random weights keep the magnitude of numbers, bu
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from benchmarks import zoo
 from benchmarks.measure import interleaved
+from oneir.bench.table import digits
 
 CALIBRATION = 4
 """Inputs that scales are chosen for."""
@@ -96,24 +99,49 @@ def session(path: Path, threads: int) -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
+Run = Callable[[np.ndarray], np.ndarray]
+
+
+def openvino_of(path: Path, threads: int) -> Run:
+    """A model in OpenVINO, with so many threads."""
+    openvino = importlib.import_module("openvino")
+    config = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = openvino.Core().compile_model(path, "CPU", config).create_infer_request()
+    return lambda x: next(iter(request.infer([x], share_inputs=True, share_outputs=True).values()))
+
+
+def onnxruntime_of(path: Path, threads: int) -> Run:
+    """A model in ONNX Runtime, with so many threads."""
+    theirs = session(path, threads)
+    return lambda x: np.asarray(theirs.run(None, {"x": x})[0])
+
+
 def contest(name: str, dtype: str, folder: Path, threads: int, rounds: int) -> None:
     """Prints the figures of one file."""
     import oneir
 
     path, x = folder / f"{name}.{dtype}.onnx", np.load(folder / f"{name}.npy")
     start = time.process_time()
-    ours, theirs = oneir.load(path), session(path, threads)
+    ours = oneir.load(path)
     compiling = time.process_time() - start
-    exact = session(folder / f"{name}.onnx", threads).run(None, {"x": x})[0]
-    errors = [
-        np.abs(r - exact).max() / np.abs(exact).max() for r in (ours(x)[0].numpy(), theirs.run(None, {"x": x})[0])
-    ]
-    seconds = interleaved({"ours": lambda: ours(x), "theirs": lambda: theirs.run(None, {"x": x})}, rounds, 0.1)
-    print(
-        f"{name:14} {dtype:6} {threads:7} {seconds['ours'] * 1e3:9.2f} {seconds['theirs'] * 1e3:9.2f} "
-        f"{seconds['ours'] / seconds['theirs']:6.2f} {errors[0]:9.4f} {errors[1]:9.4f} {compiling:9.1f}",
-        flush=True,
-    )
+    runs: dict[str, Run] = {"OneIR": lambda x: ours(x)[0].numpy(), "ONNX Runtime": onnxruntime_of(path, threads)}
+    if find_spec("openvino") is not None:
+        runs["OpenVINO"] = openvino_of(path, threads)
+    exact = onnxruntime_of(folder / f"{name}.onnx", threads)(x)
+    errors = {who: np.abs(run(x) - exact).max() / np.abs(exact).max() for who, run in runs.items()}
+    seconds = interleaved({who: lambda run=run: run(x) for who, run in runs.items()}, rounds, 0.1)
+    best = min(s for who, s in seconds.items() if who != "OneIR")
+    times = [digits(s * 1e3) for s in seconds.values()]
+    row = [name, dtype, threads, *times, f"{seconds['OneIR'] / best:.2f}", *(f"{e:.4f}" for e in errors.values())]
+    print("|", " | ".join(map(str, [*row, f"{compiling:.1f}"])), "|", flush=True)
+
+
+def head() -> str:
+    """The head of the table."""
+    peers = ["OneIR", "ONNX Runtime"] + ["OpenVINO"] * (find_spec("openvino") is not None)
+    names = ["model", "activations", "threads", *(f"{peer}, ms" for peer in peers), "OneIR / best"]
+    names += [*(f"error of {peer}" for peer in peers), "compile s"]
+    return f"| {' | '.join(names)} |\n| --- | --- |{' ---: |' * (len(names) - 2)}"
 
 
 def main() -> None:
@@ -135,10 +163,7 @@ def main() -> None:
         for name in options.models:
             if not (folder / f"{name}.npy").exists():
                 export(name, folder)
-        print(
-            f"{'model':14} {'dtype':6} {'threads':>7} {'OneIR ms':>9} {'ORT ms':>9} {'ratio':>6} "
-            f"{'error':>9} {'ORT error':>9} {'compile s':>9}"
-        )
+        print(head(), flush=True)
         for threads in options.threads:
             # How many threads parallel loops have is read once, when a process starts.
             command = [

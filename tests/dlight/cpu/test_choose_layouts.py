@@ -131,6 +131,24 @@ def test_rows_of_unknown_number():
         np.testing.assert_allclose(found, np.maximum(x @ weight, 0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_weights_of_images_of_an_unknown_number_lie_as_those_of_a_known_one(kernel):
+    weight = normal(64, 32, kernel, kernel)
+
+    def weights(batch):
+        mod = graph((batch, 32, 14, 14), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), strides=2))
+        found = []
+
+        def visit(expr):
+            if isinstance(expr, relax.Constant):
+                found.append(expr.data.shape)
+
+        relax.analysis.post_order_visit(chosen(mod)["main"], visit)
+        return found
+
+    assert weights(tir.Var("n", "int64")) == weights(1) == weights(300)
+
+
 @pytest.mark.parametrize(
     ("inputs", "outputs", "groups", "width"),
     # Several small groups are one vector, unless one has more inputs than outputs, or vectors no whole groups.

@@ -11,13 +11,14 @@ from ...ir.expr import GE, GT, LE, LT, Call, Cast, Div, FloatImm, PrimExpr, Sub,
 from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...tir.analysis import get_block_read_write_region
+from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar, Select
 from ...tir.schedule import Schedule
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, ForKind, SeqStmt, Stmt
 from ...tir.stmt_functor import loads
 from .contraction import is_contraction, operands, without_cast
-from .leaves import Leaf, extent_of, leaves, plain_schedule, reduces, variables
+from .leaves import Leaf, extent_of, leaves, plain_schedule, reduces
 from .recomputation import stays_small
 from .values import Loaded, at_values, root_block
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from ...ir.expr import FloorDiv, FloorMod, PrimExpr, Var, as_int
+from ...ir.expr import FloorDiv, FloorMod, PrimExpr, as_int
 from ...ir.visitor import Visitor
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
@@ -85,22 +84,6 @@ def extent_of(axis: IterVar) -> PrimExpr:
     """The extent of a block's axis."""
     assert axis.dom is not None
     return axis.dom.extent
-
-
-class _Variables(Visitor):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[Var] = set()
-
-    def visit_Var(self, var: Var) -> None:
-        self.found.add(var)
-
-
-def variables(expr: Any) -> set[Var]:
-    """The variables in an expression."""
-    visitor = _Variables()
-    visitor(expr)
-    return visitor.found
 
 
 class _Divides(Visitor):

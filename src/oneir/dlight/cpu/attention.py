@@ -23,13 +23,14 @@ from ...ir.expr import FloorDiv, IntImm, Range, Var, as_int, const
 from ...ir.visitor import post_order_visit
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
 from ...tir.stmt import IfThenElse
 from ..analysis.attention import Parts, parts_of
 from ..analysis.contraction import is_contraction
-from ..analysis.leaves import leaves_of, plain_schedule, variables
+from ..analysis.leaves import leaves_of, plain_schedule
 from ..analysis.values import root_block
 from .attention_loops import Loops, Sizes, lies_along
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor

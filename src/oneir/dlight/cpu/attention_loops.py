@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from ...ir import operators as ops
 from ...ir.expr import PrimExpr, Ramp, Var, as_int, const
+from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, Select
 from ...tir.intrin_rules.exponential import EXP, LN_SMALLEST, LOG2_E
@@ -30,7 +31,6 @@ from ...tir.stmt import BufferStore, ForKind, IfThenElse, LetStmt, Stmt, flat_se
 from ...topi.index import size_of, unravel
 from ...topi.loops import allocate, let, loop, store
 from ..analysis.attention import Parts
-from ..analysis.leaves import variables
 from .added_lanes import added_up
 from .transposition import transposed, vectors
 
@@ -78,8 +78,12 @@ class Loops:
         blocks = (rows + (self.sizes.rows - 1)) // self.sizes.rows
 
         def block(task: Var) -> Stmt:
-            *at, inner = unravel(task // blocks, batch)
-            first = task % blocks * self.sizes.rows
+            # Where extents are unknown, a name for the quotient keeps the division out of each index.
+            return let("head", task // blocks, lambda head: of_head(head, task % blocks * self.sizes.rows))
+
+        def of_head(head: Var, first: PrimExpr) -> Stmt:
+            # The outermost index needs no remainder.
+            *at, inner = [head // size_of(batch[1:]), *unravel(head, batch[1:])]
 
             def place(row: PrimExpr) -> tuple[list[PrimExpr], PrimExpr]:
                 if self.group == 1:

@@ -39,6 +39,7 @@ from ...runtime.registry import register_func
 from ...runtime.tensor import Tensor
 from ...target.cpu import CPUInfo, cpu_info, has_masked_loads
 from ...target.target import Target
+from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
@@ -47,7 +48,7 @@ from ...tir.stmt_functor import loads
 from ...tir.transform.simplify import SimplifyConfig, simplify
 from ...topi import transpose
 from ..analysis.contraction import dot_length, operands
-from ..analysis.leaves import extent_of, is_copy, leaves, plain_schedule, variables
+from ..analysis.leaves import extent_of, is_copy, leaves, plain_schedule
 from .depthwise import group_of, groups_in_vector, panel_of_group
 from .register_tile import panel_for
 from .relayout import Panels, Permuted, WordPanels, can_be_changed, relayout

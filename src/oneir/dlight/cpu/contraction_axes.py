@@ -5,15 +5,18 @@ C[i, j] += A[i, k] * B[k, j]        j: vectors of B and C; i: rows; k: the sum
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ...ir.expr import Add, IntImm, Mul, PrimExpr, Var
 from ...target.cpu import CPUInfo
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.stmt import BufferStore
 from ...tir.tensor_intrin.x86 import VECTOR_BYTES, BFLOAT16_PAIRS_DOT_16x2_INTRIN, byte_dot_name
 from ..analysis.contraction import dot_length, operands, panel_width, summed_in_words
-from ..analysis.leaves import Leaf, variables
+from ..analysis.leaves import Leaf
 
 ROWS_IF_UNKNOWN = 1 << 10
 """The extent that a symbolic one is taken to be. A guess: large enough that whole tiles are what counts."""
@@ -65,7 +68,8 @@ def contraction_axes(leaf: Leaf, info: CPUInfo) -> Axes | None:
     vector_uses, scalar_uses = variables_of(vectors[0]), variables_of(scalars[0])
     spatial = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.DataPar]
     reduction = [i for i, iv in enumerate(leaf.block.iter_vars) if iv.iter_type == IterVar.CommReduce]
-    rows = _rows(leaf, [v for v in spatial if v in scalar_uses and v not in vector_uses], positions)
+    shared = [v for v in spatial if v in scalar_uses and v not in vector_uses]
+    rows = axis_of_rows({positions[v]: leaf.extents[positions[v]] for v in shared})
     along = [v for v in spatial if v is not last and v in vector_uses and v not in scalar_uses]
     columns = _largest(leaf, along, positions)
     taken = {positions[last], rows, columns}
@@ -116,12 +120,17 @@ def _addend(load: BufferLoad, var: Var) -> PrimExpr | None:
     return last
 
 
-def _rows(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:
-    """The axis of which several rows share the vectors: the innermost one, unless another is much larger."""
-    extents = {positions[v]: leaf.extents[positions[v]] or ROWS_IF_UNKNOWN for v in candidates}
-    most = max(extents.values(), default=1)
-    enough = [i for i, extent in extents.items() if extent >= min(most, 4) and extent > 1]
-    return max(enough, default=None)
+Axis = TypeVar("Axis")
+
+
+def axis_of_rows(extents: Mapping[Axis, int | None]) -> Axis | None:
+    """The axis of which several rows share the vectors: the innermost one, unless another is much larger.
+
+    `extents` are those of the axes that could be it, outermost first.
+    """
+    assumed = {axis: extent or ROWS_IF_UNKNOWN for axis, extent in extents.items()}
+    most = max(assumed.values(), default=1)
+    return next((axis for axis in reversed(assumed) if assumed[axis] >= min(most, 4) and assumed[axis] > 1), None)
 
 
 def _largest(leaf: Leaf, candidates: list[Var], positions: dict[Var, int]) -> int | None:

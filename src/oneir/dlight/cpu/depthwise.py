@@ -24,6 +24,7 @@ from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import Schedule
@@ -31,7 +32,7 @@ from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
 from ...tir.transform.loop_partition import HINT
 from ..analysis.contraction import is_contraction, operands, panel_width
-from ..analysis.leaves import Leaf, leaves, leaves_of, variables
+from ..analysis.leaves import Leaf, leaves, leaves_of
 from .base import CPUScheduleRule, parallelize
 from .contraction import follows, in_vectors
 from .contraction_axes import variables_of

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from ...ir.expr import PrimExpr, Var
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, Schedule
 from ...tir.stmt import BufferStore
 from ..analysis.contraction import is_contraction, operands
-from ..analysis.leaves import Leaf, leaves, leaves_of, variables
+from ..analysis.leaves import Leaf, leaves, leaves_of
 from .added_lanes import mark_lanes, with_added_lanes
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .contraction import follows, in_vectors

@@ -6,7 +6,7 @@
                                                       elif n - i * 6 <= 2: ...
 
 A tile computes all of its rows, also those past the end. Of many rows that is a small part; of one row, it would be
-most of the work. The last tile therefore has as many rows as the next power of two.
+most of the work. The last tile therefore has as many rows as the next of 1, 2, 3, 4 and 8.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from ...arith import Analyzer
 from ...ir.expr import PrimExpr, as_int, const
 from ...ir.visitor import Mapper, Visitor
+from ...tir.analysis.variables import variables
 from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BlockRealize, For, IfThenElse
 from ...tir.stmt_functor import renew_stmt, substitute
-from ..analysis.leaves import variables
 
 ROWS, TILE = "cpu.rows_of_tile", "cpu.tile"
 """Annotations: of the loops over the rows of a tile, and of the loop whose body is one tile."""
@@ -51,7 +51,7 @@ class _Tails(Mapper):
         found(body)
         if len(found.ends) == 1:
             ((rows, remaining),) = found.ends.values()
-            for fewer in reversed([1 << i for i in range(rows.bit_length()) if 1 << i < rows]):
+            for fewer in [count for count in (8, 4, 3, 2, 1) if count < rows]:
                 full = IfThenElse(remaining <= const(fewer, remaining.dtype), renew_stmt(_Rows(fewer)(body)), full)
         return loop.replace(body=full, annotations=_unmarked(loop))
 

@@ -21,13 +21,14 @@ from ...ir.expr import Add, FloatImm, Mul, PrimExpr, Var, as_int
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
 from ...target.target import Target
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import BufferStore, SeqStmt
 from ...tir.stmt_functor import loads
 from ...topi.index import ravel
-from ..analysis.leaves import Leaf, is_copy, leaves, leaves_of, plain_schedule, variables
+from ..analysis.leaves import Leaf, is_copy, leaves, leaves_of, plain_schedule
 from .base import CPUScheduleRule, largest_divisor, parallelize
 from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps
 

@@ -16,7 +16,7 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.stmt import Block
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, extent_of
-from .contraction_axes import ROWS_IF_UNKNOWN, Axes, variables_of, vector_operand
+from .contraction_axes import ROWS_IF_UNKNOWN, Axes, axis_of_rows, variables_of, vector_operand
 
 
 @dataclass(slots=True)
@@ -143,7 +143,9 @@ def panel_for(block: Block, channel: Var, info: CPUInfo, steps: int = 1) -> int 
     extent = extents[channel]
     if found is None or extent is None:
         return None
-    rows = max((extents[v] or ROWS_IF_UNKNOWN for v in extents if _gives_rows(block, found, v, channel)), default=1)
+    shared = {v: extents[v] for v in extents if _gives_rows(block, found, v, channel)}
+    axis = axis_of_rows(shared)
+    rows = 1 if axis is None else shared[axis] or ROWS_IF_UNKNOWN
     depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
     return panel_of_rows(rows, extent, -(-depth // steps), info, sum_bytes(block.writes[0].buffer))
 

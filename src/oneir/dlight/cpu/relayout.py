@@ -16,11 +16,11 @@ from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, as_int, const
 from ...ir.visitor import Mapper, Visitor
 from ...runtime.tensor import Tensor, empty, tensor
+from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferRegion, BufferStore, For, SeqStmt, Stmt, stmt_list
-from ..analysis.leaves import variables
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
 from ...target.target import Target
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
 from ...tir.op import TBranchesOnVectors
@@ -22,7 +23,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
-from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, plain_schedule, reduces, variables
+from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, plain_schedule, reduces
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
 from .transposition import mark_squares, rows_of_squares, transposes

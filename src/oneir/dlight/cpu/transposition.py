@@ -18,6 +18,7 @@ from ...ir.dtype import DataType
 from ...ir.expr import Add, Call, Cast, ConstExpr, PrimExpr, Ramp, Var, as_int, const
 from ...ir.op import Op
 from ...ir.visitor import Mapper
+from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, Shuffle, expr_array
 from ...tir.schedule import LoopRV, Schedule
@@ -34,7 +35,6 @@ from ...tir.stmt import (
 )
 from ...tir.stmt_functor import renew_stmt, substitute
 from ...topi.loops import allocate, loop
-from ..analysis.leaves import variables
 
 SQUARES = "cpu.squares"
 """Annotation of the outer one of two loops: how many rows and columns are transposed together."""

@@ -29,6 +29,7 @@ from ...ir.expr import Add, FloatImm, IntImm, PrimExpr, Range, Var, as_int, cons
 from ...ir.visitor import Mapper
 from ...runtime.tensor import Tensor, empty
 from ...target.cpu import CPUInfo
+from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
@@ -45,7 +46,7 @@ from ...tir.stmt import (
     stmt_list,
 )
 from ...tir.stmt_functor import loads, substitute
-from ..analysis.leaves import extent_of, variables
+from ..analysis.leaves import extent_of
 from .depthwise import group_of
 from .register_tile import panel_of_rows
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ...ir.expr import PrimExpr, Var
-from ...ir.visitor import Visitor, post_order_visit
+from ...ir.expr import Var
+from ...ir.visitor import Visitor
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, DeclBuffer, For, Stmt
+from .variables import variables
 
 
 class Scope:
@@ -148,13 +149,6 @@ class AccessScopes(Visitor):
         buffer = self.buffers.get(var)
         if buffer is not None:
             self.access(buffer)
-
-
-def variables(expr: PrimExpr) -> set[Var]:
-    """The variables in an expression."""
-    found: set[Var] = set()
-    post_order_visit(expr, lambda node: found.add(node) if isinstance(node, Var) else None)
-    return found
 
 
 def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:

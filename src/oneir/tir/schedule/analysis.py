@@ -19,13 +19,14 @@ from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ...ir.operators import same_exprs
 from ...ir.visitor import deep_recursion
 from ...runtime.object import Object
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
 from ..index_map import IndexMap
 from ..stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
-from .conditions import scope_root_of, variables_of
+from .conditions import scope_root_of
 from .domain import domain_of
 from .lookup import is_output
 from .random_variable import BlockRV
@@ -182,9 +183,9 @@ def _loop_of(
     value: PrimExpr, loops: Sequence[For], analyzer: Analyzer, others: Sequence[StmtSRef] | None = None
 ) -> For | None:
     """The loop whose variable a value is, apart from terms that depend on no loop."""
-    variables = {loop.loop_var for loop in loops} if others is None else {sref.stmt.loop_var for sref in others}
+    loop_vars = {loop.loop_var for loop in loops} if others is None else {sref.stmt.loop_var for sref in others}
     for loop in loops:
-        if variables.isdisjoint(variables_of(analyzer.simplify(value - loop.loop_var))):
+        if loop_vars.isdisjoint(variables(analyzer.simplify(value - loop.loop_var))):
             return loop
     return None
 
@@ -269,4 +270,4 @@ def get_auto_tensorize_mapping_info(
 
 def _users(var: Var, shapes: _Shapes, buffers: Any) -> frozenset[Buffer]:
     """The buffers that a variable indexes."""
-    return frozenset(buffer for buffer in buffers if var in variables_of(*shapes.indices[buffer]))
+    return frozenset(buffer for buffer in buffers if var in variables(*shapes.indices[buffer]))

@@ -11,13 +11,14 @@ from ...arith.int_set import IntervalSet, is_infinite, union
 from ...arith.iter_map import is_number
 from ...ir.container import Array, is_sequence
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import IterVar
 from ..stmt import Block, BlockRealize, BufferRegion, For, SeqStmt, Stmt
 from ..stmt_functor import substitute
 from .base import ScheduleBase
-from .conditions import as_loop, check_self_contained, variables_of
+from .conditions import as_loop, check_self_contained
 from .domain import domain_of, loops_above, uses
 from .edit import SubstituteEdit, as_list
 from .error import PrimitiveError
@@ -215,7 +216,7 @@ def _outer_init(block: Block, inner: BlockRealize, loops: Sequence[For]) -> Stmt
     """The init as a block under those inner loops that it needs."""
     if block.init is None:
         return None
-    used = variables_of(block.init)
+    used = variables(block.init)
     kept = [
         (v, value)
         for v, value in zip(inner.block.iter_vars, inner.iter_values, strict=True)

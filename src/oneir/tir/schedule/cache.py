@@ -11,13 +11,14 @@ from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
 from ...ir.structural import structural_equal
+from ..analysis.variables import variables
 from ..block_scope import DepKind, StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
 from .buffers import Redirect, buffer_index, check_memory, in_memory, nth_region
-from .conditions import as_block, scope_root_of, variables_of
+from .conditions import as_block, scope_root_of
 from .cover import consumed_region, unbound_region
 from .domain import loop_domains, own_domains
 from .edit import ScopeEdit, as_list
@@ -79,7 +80,7 @@ def cache_write(
 
 def _follows_loops(scope: StmtSRef, region: Sequence[Range]) -> bool:
     """Whether a region depends on the variables of loops around a block."""
-    used = variables_of(*[end for r in region for end in (r.min, r.extent)])
+    used = variables(*[end for r in region for end in (r.min, r.extent)])
     above = scope.parent
     while above is not None:
         if isinstance(above.stmt, For) and above.stmt.loop_var in used:

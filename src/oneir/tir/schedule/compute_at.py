@@ -14,6 +14,7 @@ from ...arith.region import intersect_region
 from ...arith.sizes import assume_positive
 from ...ir import operators as ops
 from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, const
+from ..analysis.variables import variables
 from ..block_scope import INLINE, ROOT, StmtSRef
 from ..buffer import Buffer
 from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, SeqStmt, Stmt
@@ -26,7 +27,6 @@ from .conditions import (
     check_subtree_compact_dataflow,
     is_higher,
     scope_root_of,
-    variables_of,
 )
 from .cover import unbound_region
 from .domain import domain_of, is_affine_binding, loop_domains, loops_above, own_domains, uses
@@ -144,7 +144,7 @@ def _check_lanes(state: ScheduleState, block: Block, place: StmtSRef, nest: Any)
     """
     while isinstance(nest, For):
         nest = nest.body
-    used = variables_of(*nest.iter_values)
+    used = variables(*nest.iter_values)
     for loop in loops_above(place):
         if loop.stmt.kind == ForKind.VECTORIZED and loop.stmt.loop_var not in used:
             raise PrimitiveError(
@@ -528,9 +528,9 @@ def _own_conditions(realize: BlockRealize, values: Sequence[PrimExpr]) -> Iterat
     Conditions on sums of several loops are left out: they keep a variable in its domain, over which the new loops run.
     """
     loops = {old: new for old, new in zip(realize.iter_values, values, strict=True) if isinstance(old, Var)}
-    bound = variables_of(*realize.iter_values) - set(loops)
+    bound = variables(*realize.iter_values) - set(loops)
     for condition in conjuncts(realize.predicate):
-        used = variables_of(condition)
+        used = variables(condition)
         if used & set(loops) and not used & bound:
             yield substitute(condition, loops)
 

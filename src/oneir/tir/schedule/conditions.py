@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from ...arith import Analyzer
 from ...ir import operators as ops
 from ...ir.expr import IntImm, PrimExpr, Range, Var
 from ..analysis import undefined_vars
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..expr import IterVar, IterVarType
 from ..stmt import Block, For
@@ -173,7 +173,7 @@ def check_self_contained(state: ScheduleState, sref: StmtSRef) -> None:
     used = set[Var]() if block.iter_vars else (inside | outside).intersection(undefined_vars(block))
     if outside and not used:
         realize = state.realize_of(sref)
-        used = variables_of(*realize.iter_values, realize.predicate) & outside
+        used = variables(*realize.iter_values, realize.predicate) & outside
     if used:
         names = ", ".join(sorted(var.name for var in used))
         raise PrimitiveError(
@@ -229,18 +229,5 @@ def loop_variables(state: ScheduleState, block: StmtSRef, kinds: tuple[IterVarTy
     found: set[Var] = set()
     for iter_var, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         if iter_var.iter_type in kinds:
-            found |= variables_of(value)
-    return found
-
-
-def variables_of(*exprs: object) -> set[Var]:
-    """The variables in expressions."""
-    found: set[Var] = set()
-    pending: list[Any] = list(exprs)
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Var):
-            found.add(node)
-        else:
-            node.visit_children(pending.append)
+            found |= variables(value)
     return found

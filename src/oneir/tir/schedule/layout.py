@@ -11,6 +11,7 @@ from ...ir.container import Array, is_sequence
 from ...ir.expr import PrimExpr, Range, Var, const
 from ...runtime.error import InvalidValue, TypeMismatch
 from ..analysis import get_block_read_write_region
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
@@ -19,7 +20,7 @@ from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind,
 from ..stmt_functor import substitute
 from .base import ScheduleBase
 from .buffers import allocation_of, buffer_index, nth_region
-from .conditions import as_block, check_self_contained, variables_of
+from .conditions import as_block, check_self_contained
 from .domain import domain_of, loops_above, own_domains
 from .edit import BlockEdit, SubstituteEdit
 from .error import PrimitiveError
@@ -59,7 +60,7 @@ class RemapBuffer(BlockEdit):
             return node
         mapped = self.index_map.map_indices(node.indices)
         analyzer = Analyzer()
-        for var in variables_of(*mapped):
+        for var in variables(*mapped):
             if var in self.domains:
                 analyzer.bind(var, self.domains[var])
         indices = [analyzer.simplify(i) for i in mapped]
@@ -229,7 +230,7 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
     kinds = {v.var: v.iter_type for v in block.iter_vars}
     new_vars: list[IterVar] = []
     for i, (value, extent) in enumerate(zip(index_map.map_indices(old_vars), shape, strict=True)):
-        found = {kinds[var] for var in variables_of(value) if var in kinds}
+        found = {kinds[var] for var in variables(value) if var in kinds}
         if len(found) > 1:
             raise PrimitiveError(
                 state.mod,
@@ -248,12 +249,12 @@ def transform_block_layout(state: ScheduleState, sref: StmtSRef, index_map: Inde
     edit = _SimplifiedAccess(dict(zip(old_vars, inverse, strict=True)), new_vars)
     new = edit.visit(block)
     new = edit.changed(block, new.replace(iter_vars=Array(new_vars)))
-    variables = [Var(f"ax{i}", v.dtype) for i, v in enumerate(new_vars)]
-    predicate = _moved_predicate(state, realize, [loop.stmt for loop in loops], new_vars, inverse, variables)
-    stmt: Stmt = realize.replace(iter_values=Array(variables), predicate=predicate, block=new)
-    for var, v in reversed(list(zip(variables, new_vars, strict=True))):
+    loop_vars = [Var(f"ax{i}", v.dtype) for i, v in enumerate(new_vars)]
+    predicate = _moved_predicate(state, realize, [loop.stmt for loop in loops], new_vars, inverse, loop_vars)
+    stmt: Stmt = realize.replace(iter_values=Array(loop_vars), predicate=predicate, block=new)
+    for var, v in reversed(list(zip(loop_vars, new_vars, strict=True))):
         stmt = For(var, const(0, var.dtype), domain_of(v).extent, ForKind.SERIAL, stmt)
-    if loops or variables:
+    if loops or loop_vars:
         state.replace(loops[0] if loops else sref, stmt, edit.reuse)
     else:
         state.replace(sref, new, edit.reuse)

@@ -10,6 +10,7 @@ from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import Add, Cast, IntImm, Mul, PrimExpr, Range, Var, const
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad, IterVar, IterVarType
@@ -17,7 +18,7 @@ from ..op import if_then_else
 from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt
 from .base import ScheduleBase
 from .buffers import Redirect
-from .conditions import as_block, check_runs_everywhere, check_self_contained, scope_root_of, variables_of
+from .conditions import as_block, check_runs_everywhere, check_self_contained, scope_root_of
 from .domain import domain_of, own_domains
 from .edit import BlockEdit, as_list
 from .error import PrimitiveError
@@ -164,7 +165,7 @@ def _vanishes(value: Any, var: Var) -> bool:
         return _vanishes(value.a, var) or _vanishes(value.b, var)
     if isinstance(value, Cast):
         return _vanishes(value.value, var)
-    return isinstance(value, BufferLoad) and var in variables_of(*value.indices)
+    return isinstance(value, BufferLoad) and var in variables(*value.indices)
 
 
 def _copy_in(buffer: Buffer, padded: Buffer) -> Stmt:

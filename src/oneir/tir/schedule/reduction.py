@@ -11,6 +11,7 @@ from ...arith.iter_map import is_number
 from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Range, Var, const
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar, IterVarType
@@ -18,7 +19,7 @@ from ..stmt import Block, BlockRealize, BufferRegion, For, ForKind, SeqStmt, Stm
 from ..stmt_functor import StmtMapper, loads, post_order_visit, renew_stmt, substitute
 from .base import ScheduleBase
 from .buffers import in_memory
-from .conditions import as_block, as_loop, check_reduction, scope_root_of, variables_of
+from .conditions import as_block, as_loop, check_reduction, scope_root_of
 from .domain import loops_above, uses
 from .edit import ScopeEdit
 from .error import PrimitiveError
@@ -83,9 +84,9 @@ def _check_above_reduction(state: ScheduleState, realize: BlockRealize, outer: S
 
 def _check_no_repetition(state: ScheduleState, realize: BlockRealize, inner: Sequence[For]) -> None:
     """Raises `PrimitiveError` for a loop that repeats the reduction: an init before the loop would run only once."""
-    used = variables_of(*realize.iter_values)
+    used = variables(*realize.iter_values)
     for loop in inner:
-        if loop.loop_var not in used | variables_of(realize.predicate) and not is_number(loop.extent, 1):
+        if loop.loop_var not in used | variables(realize.predicate) and not is_number(loop.extent, 1):
             raise PrimitiveError(
                 state.mod,
                 "The loop {0} repeats the reduction of the block {1}: its init cannot stand before the loop",
@@ -100,14 +101,14 @@ def init_condition(realize: BlockRealize) -> tuple[PrimExpr, set[Var]]:
     reduced: list[PrimExpr] = []
     for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         (spatial if v.iter_type == IterVar.DataPar else reduced).append(value)
-    used = variables_of(*spatial)
-    only_reduced = variables_of(*reduced) - used
+    used = variables(*spatial)
+    only_reduced = variables(*reduced) - used
     predicate: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(realize.predicate):
         # A condition on reduction variables does not concern the init.
         if uses(part, only_reduced) is None:
             predicate = ops.logical_and(predicate, part)
-            used |= variables_of(part)
+            used |= variables(part)
     return predicate, used
 
 
@@ -189,7 +190,7 @@ def _check_loops(state: ScheduleState, realize: BlockRealize, loops: Sequence[St
     spatial: set[Var] = set()
     reduced: set[Var] = set()
     for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        (spatial if v.iter_type == IterVar.DataPar else reduced).update(variables_of(value))
+        (spatial if v.iter_type == IterVar.DataPar else reduced).update(variables(value))
     if state.child_blocks(loops[0])[0].stmt is not realize.block:
         raise PrimitiveError(
             state.mod, "The first child block of the outermost loop {0} is not the reduction block.", loops[0].stmt

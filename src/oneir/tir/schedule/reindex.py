@@ -13,6 +13,7 @@ from ...ir import operators as ops
 from ...ir.container import Array
 from ...ir.expr import IntImm, PrimExpr, Var, as_int
 from ...ir.operators import same_exprs
+from ..analysis.variables import variables
 from ..block_scope import StmtSRef
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
@@ -22,7 +23,7 @@ from ..stmt_functor import post_order_visit, substitute
 from .base import ScheduleBase
 from .buffers import buffer_index, check_memory, in_memory, nth_region
 from .cache import check_overwrites, only_writer, place_before_readers, readers_of
-from .conditions import as_block, check_runs_everywhere, check_self_contained, scope_root_of, variables_of
+from .conditions import as_block, check_runs_everywhere, check_self_contained, scope_root_of
 from .domain import domain_of, end_of, loops_above, own_domains, uses
 from .edit import BlockEdit, ScopeEdit, as_list
 from .error import PrimitiveError
@@ -70,7 +71,7 @@ def single_access(state: ScheduleState, block: Block, buffer: Buffer) -> Array[P
             post_order_visit(stmt, note)
     own = {v.var for v in block.iter_vars}
     inner = variables_defined_in(block) - own
-    if found and not inner.isdisjoint(variables_of(*found[0])):
+    if found and not inner.isdisjoint(variables(*found[0])):
         raise PrimitiveError(
             state.mod,
             f"The block {{0}} accesses the buffer {buffer.name} under loops or blocks of its own",
@@ -115,7 +116,7 @@ def reindex(state: ScheduleState, sref: StmtSRef, buffer_index: int, buffer_inde
             analyzer.bind(v.var, domain_of(v))
     indices = [analyzer.simplify(index) for index in single_access(state, block, buffer)]
     _check_in_bounds(state, block, buffer, indices, analyzer)
-    used = variables_of(*indices)
+    used = variables(*indices)
     covered = [v for v in block.iter_vars if v.var in used]
     cache = in_memory(buffer, buffer.scope(), f"{buffer.name}_reindex", [end_of(v) for v in covered])
     source, target = (cache, buffer) if write else (buffer, cache)
@@ -288,15 +289,15 @@ def _loop_stage(
 ) -> tuple[Stmt, Block]:
     """A copy under those loops, and with those variables, of a block that the indices depend on."""
     realize = state.realize_of(sref)
-    used = variables_of(*outside, *inside)
+    used = variables(*outside, *inside)
     kept = [(v, value) for v, value in zip(realize.block.iter_vars, realize.iter_values, strict=True) if v.var in used]
     loops = [loop.stmt for loop in loops_above(sref.parent, place)][::-1]
-    needed = variables_of(*[value for _, value in kept])
+    needed = variables(*[value for _, value in kept])
     guard: PrimExpr = IntImm("bool", 1)
     for part in conjuncts(realize.predicate):
         if uses(part, needed) is not None:
             guard = ops.logical_and(guard, part)
-    needed |= variables_of(guard)
+    needed |= variables(guard)
     loops = [loop for loop in loops if loop.loop_var in needed]
     renamed: dict[Var, Any] = {loop.loop_var: loop.loop_var.copy_with_name(loop.loop_var.name) for loop in loops}
     fresh: list[IterVar] = []

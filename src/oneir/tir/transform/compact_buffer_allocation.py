@@ -26,7 +26,7 @@ from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
-from ..analysis.detect_buffer_access_lca import variables
+from ..analysis.variables import variables
 from ..buffer import Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc

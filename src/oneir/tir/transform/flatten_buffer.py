@@ -13,7 +13,8 @@ from ...ir.dtype import DataType
 from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
-from ...ir.visitor import Mapper, post_order_visit
+from ...ir.visitor import Mapper, Visitor
+from ..analysis.variables import variables
 from ..buffer import Buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
@@ -67,7 +68,7 @@ class _Flatten(Mapper):
 
     def fused(self, offsets: Array[PrimExpr]) -> Array[PrimExpr]:
         """Offsets in which the quotients and remainders of a fused loop by symbolic extents meet again."""
-        if not all(i.dtype.is_scalar for i in offsets) or not any(map(divides_symbolically, offsets)):
+        if not all(i.dtype.is_scalar for i in offsets) or not any(map(may_meet_again, offsets)):
             return offsets
         condition = functools.reduce(ops.logical_and, self.conditions, const(True))
         return iter_map_simplify(offsets, self.ranges, condition, fused_first=False)
@@ -131,16 +132,33 @@ class _Flatten(Mapper):
         return node.replace(extents=Array((total,)) if node.extents else Array((1,)))
 
 
-def divides_symbolically(expr: PrimExpr) -> bool:
-    """Whether an expression has a quotient or remainder by what is no constant."""
-    found = False
+class _Divisors(Visitor):
+    """The variables of divisors in an expression, and those that stand elsewhere."""
 
-    def check(node: Any) -> None:
-        nonlocal found
-        found = found or (isinstance(node, (FloorDiv, FloorMod)) and not isinstance(node.b, IntImm))
+    def __init__(self) -> None:
+        super().__init__()
+        self.divisors: set[Var] = set()
+        self.others: set[Var] = set()
 
-    post_order_visit(expr, check)
-    return found
+    def visit_Var(self, var: Var) -> None:
+        self.others.add(var)
+
+    def visit_FloorDiv(self, node: FloorDiv | FloorMod) -> None:
+        self.visit(node.a)
+        if not isinstance(node.b, IntImm):
+            self.divisors |= variables(node.b)
+
+    visit_FloorMod = visit_FloorDiv
+
+
+def may_meet_again(expr: PrimExpr) -> bool:
+    """Whether a quotient by what is no constant may stand beside its remainder: x // n * n + x % n.
+
+    It is multiplied by its divisor then, whose variables stand outside of divisors, too.
+    """
+    found = _Divisors()
+    found.visit(expr)
+    return not found.divisors.isdisjoint(found.others)
 
 
 def is_flat(buffer: Buffer) -> bool:

@@ -17,7 +17,7 @@ from ...ir.transform import PassContext
 from ...ir.type import PrimType
 from ...ir.visitor import Mapper
 from ...runtime.error import WellFormedError
-from ..analysis.detect_buffer_access_lca import variables
+from ..analysis.variables import variables
 from ..buffer import Buffer
 from ..function import PrimFunc
 from ..stmt import AttrStmt, DeclBuffer, Stmt

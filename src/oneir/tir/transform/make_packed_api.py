@@ -29,8 +29,8 @@ from ...runtime.packed import READ_ONLY, Code
 from ...runtime.packed_fields import Field
 from ...runtime.signature import Param, Signature
 from ...target.target import Target
-from ..analysis.detect_buffer_access_lca import variables
 from ..analysis.symbolic_extents import solve_extent
+from ..analysis.variables import variables
 from ..buffer import DEFAULT_ALIGNMENT, Buffer
 from ..expr import BufferLoad
 from ..function import PrimFunc

@@ -23,7 +23,7 @@ from ...ir.expr import PrimExpr, Var, const
 from ...ir.module import IRModule
 from ...ir.structural import structural_equal
 from ...ir.transform import PassContext, register_config_option
-from ..analysis.detect_buffer_access_lca import variables
+from ..analysis.variables import variables
 from ..function import PrimFunc
 from ..stmt import IfThenElse, SeqStmt, Stmt, is_no_op
 from ..stmt_functor import renew_stmt, substitute

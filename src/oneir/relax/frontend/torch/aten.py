@@ -13,7 +13,7 @@ from ....ir.expr import PrimExpr
 from ....ir.expr import Var as PrimVar
 from ....ir.module import IRModule
 from ....runtime.error import UnsupportedError
-from ....tir.analysis.detect_buffer_access_lca import variables
+from ....tir.analysis.variables import variables
 from ... import op
 from ...expr import Expr, Var
 from ...struct_info import ShapeStructInfo, TensorStructInfo

@@ -12,7 +12,7 @@ from typing import Any
 
 from ....ir.expr import PrimExpr
 from ....ir.module import IRModule
-from ....tir.analysis.detect_buffer_access_lca import variables
+from ....tir.analysis.variables import variables
 from ... import op
 from ...expr import Call, Expr, ShapeExpr, Var
 from ...expr import Tuple as GraphTuple

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .....ir.expr import IntImm, PrimExpr
 from .....runtime.error import UnsupportedError
-from .....tir.analysis.detect_buffer_access_lca import variables
+from .....tir.analysis.variables import variables
 from .... import op
 from ....copy_function import copy_with_new_vars
 from ....expr import Call, Expr, Function, If, SeqExpr, ShapeExpr, Tuple, Var
