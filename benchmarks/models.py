@@ -6,11 +6,11 @@ others; `--write-docs` writes the table as a page, with a chart, into docs/. `--
 file as it comes, and takes from there what an earlier run with the same batch, length and rounds has measured.
 `--profile NAME` tells where OneIR's time for one model goes.
 
-With `--isa avx2` nobody is to use more than AVX2: OneIR compiles for `llvm -mcpu=haswell`, and variables tell
-oneDNN, which PyTorch and OpenVINO compute with, and PyTorch's own kernels. ONNX Runtime has no switch: it looks at the
+With `--isa avx2` nobody is to use more than AVX2: OneIR compiles for `llvm -mcpu=haswell`, and variables tell oneDNN,
+which PyTorch and OpenVINO compute with, MKL, and PyTorch's own kernels. ONNX Runtime has no switch: it looks at the
 processor, so its figures are those of all that the processor can do. `--write-docs` then writes the table into
-docs/speed.md. `--dtype bfloat16` compares models whose weights and values are that; ONNX Runtime lacks most
-operators for it. Errors are from float32 weights; its table is a section of docs/speed.md, too.
+docs/speed.md. `--dtype bfloat16` compares models whose weights and values are that; ONNX Runtime lacks most operators
+for it. Errors are from float32 weights; its table is a section of docs/speed.md, too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ from oneir.bench.table import comparison, failures, profiled
 from oneir.bench.worker import Failed
 
 HELD_TO = {
-    "avx2": ("llvm -mcpu=haswell", {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}),
+    "avx2": (
+        "llvm -mcpu=haswell",
+        {"ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"},
+    ),
 }
 """Instruction sets: the target of OneIR, and the variables that tell others."""
 
