@@ -212,7 +212,7 @@ def test_locks_that_live_as_long_as_the_process_are_free_in_a_child_of_fork():
 
 def test_a_short_soak():
     """The program of benchmarks, with few of everything; it fails if anything is wrong."""
-    options = ["--seconds", "6", "--processes", "1", "--kills", "3", "--forks", "3"]
+    options = ["--seconds", "3", "--processes", "1", "--kills", "3", "--forks", "3"]
     command = [sys.executable, "-m", "benchmarks.soak", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
