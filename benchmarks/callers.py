@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import onnxruntime
 
@@ -53,13 +51,7 @@ def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -
 def contestants(name: str) -> dict[str, Callable[[], object]]:
     """A model in OneIR and in ONNX Runtime, as functions that run it on the same inputs."""
     subject = Subject(name, 1, 128)
-    threads = oneir.runtime.num_threads()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        subject.save_onnx(path)
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    session = subject.session(oneir.runtime.num_threads())
     feeds = {entry.name: x for entry, x in zip(session.get_inputs(), subject.inputs(), strict=True)}
     main = relax.VirtualMachine(relax.build(subject.graph(), "llvm"), oneir.cpu())["main"]
     tensors = [oneir.runtime.tensor(x) for x in subject.inputs()]

@@ -7,10 +7,8 @@ ONNX Runtime with symbolic extents. `--write-docs` writes the table into docs/sp
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import onnxruntime
@@ -45,16 +43,6 @@ CASES = (
 )
 
 
-def onnxruntime_of(subject: Subject, extents: Extents, threads: int) -> onnxruntime.InferenceSession:
-    """A session with so many threads, whose `extents` are symbolic."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 3
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.onnx"
-        subject.save_onnx(path, extents)
-        return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-
-
 def compiled(mod: oneir.ir.IRModule) -> Callable[..., oneir.runtime.Tensor]:
     """A graph's main function as native code."""
     return relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())["main"]
@@ -62,14 +50,11 @@ def compiled(mod: oneir.ir.IRModule) -> Callable[..., oneir.runtime.Tensor]:
 
 def contest(
     subject: Subject,
-    shape: tuple[int, ...],
     unknown: Callable[..., oneir.runtime.Tensor],
     session: onnxruntime.InferenceSession,
     rounds: int,
 ) -> tuple[float, ...]:
-    """Seconds of the program of unknown extents, of the one for these inputs, and of ONNX Runtime."""
-    # The model's own inputs have another shape: their elements are repeated.
-    subject.tensors = tuple(torch.from_numpy(np.resize(x.numpy(), shape[: x.ndim])) for x in subject.tensors)
+    """Seconds of the program of unknown extents, of the one for the subject's inputs, and of ONNX Runtime."""
     known = compiled(subject.graph())
     arrays = subject.inputs()
     tensors = [oneir.runtime.tensor(x) for x in arrays]
@@ -96,9 +81,12 @@ def main() -> None:
             continue
         subject = Subject(case.model, 2, 128)
         unknown = compiled(subject.graph(case.extents))
-        session = onnxruntime_of(subject, case.extents, threads)
+        session = subject.session(threads, case.extents)
+        (own,) = subject.tensors
         for shape in case.shapes:
-            ours, known, theirs = contest(subject, shape, unknown, session, options.rounds)
+            # As many of the model's own elements as the shape has, again from the first where these are too few.
+            subject.tensors = (torch.from_numpy(np.resize(own.numpy(), shape)),)
+            ours, known, theirs = contest(subject, unknown, session, options.rounds)
             times = [digits(s * 1e3) for s in (ours, known, theirs)]
             rows.append([case.model, "x".join(map(str, shape)), *times, f"{ours / known:.2f}", f"{ours / theirs:.2f}"])
             print(*rows[-1], flush=True)

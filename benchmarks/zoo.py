@@ -10,6 +10,7 @@ the same seed; the two small classifiers of clothes are the trained ones.
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,8 @@ from benchmarks import zoo_networks as networks
 from examples.fashion_mnist.models import load_model
 
 if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
     from oneir.ir import IRModule
 
 
@@ -342,6 +345,17 @@ class Subject:
         """Writes the model in ONNX; `extents` as for `graph`."""
         shapes = tuple(extents for _ in self.tensors) if extents else None
         torch.onnx.export(self.module, self.tensors, str(path), dynamo=True, verbose=False, dynamic_shapes=shapes)
+
+    def session(self, threads: int, extents: Extents | None = None) -> InferenceSession:
+        """The model in ONNX Runtime, with so many threads; `extents` as for `graph`."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads, options.log_severity_level = threads, 1, 3
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            self.save_onnx(path, extents)
+            return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
     def graph(self, extents: Extents | None = None) -> IRModule:
         """The imported module, for shapes as those of the inputs; what `extents` names stays symbolic."""

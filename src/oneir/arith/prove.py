@@ -107,7 +107,7 @@ class Prover:
                     return best
         for place, term in total.terms.items():
             if term.upper is None and term.scale % term.lower:
-                # What bounds l * (x // l) is known below, so that l times the sum is looked at.
+                # `_above` bounds multiples of l * (x // l) only; l times the sum has one.
                 bound = self.upper(total.times(term.lower), steps - 1)
                 best = min(best, bound if bound == POS_INF else bound // term.lower)
                 if best < 0:

@@ -6,17 +6,15 @@ from collections.abc import Iterable
 
 from ...arith import IterSumExpr, normalize_to_iter_sum
 from ...ir.expr import PrimExpr, Range, Var
-from ...ir.visitor import post_order_visit
 from ...runtime.error import InvalidValue
+from ...tir.analysis.variables import variables
 from ...tir.schedule.domain import domain_of
 from ...tir.stmt import Block
 
 
 def collect_vars_used_in_prim_expr(expr: PrimExpr) -> set[Var]:
     """The variables in an expression."""
-    found: set[Var] = set()
-    post_order_visit(expr, lambda node: found.add(node) if isinstance(node, Var) else None)
-    return found
+    return variables(expr)
 
 
 def collect_block_iter_vars_used_in_access_region(block: Block, region: Iterable[Range]) -> set[Var]:

@@ -101,7 +101,7 @@ def vector_operand(leaf: Leaf) -> BufferLoad:
 
 def variables_of(load: BufferLoad) -> set[Var]:
     """The variables that a load's indices depend on."""
-    return {v for index in load.indices for v in variables(index)}
+    return variables(*load.indices)
 
 
 def is_strided_in(load: BufferLoad, var: Var) -> bool:

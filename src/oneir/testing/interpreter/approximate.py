@@ -24,7 +24,9 @@ from .memory import storage_dtype
 SUM_TOLERANCE = 4
 """Units of eps times the sum of magnitudes by which a sum may be off."""
 CALL_TOLERANCE = 4
-"""Units in the last place by which a mathematical function may be off; exponentials may be 0 for subnormal numbers."""
+"""Units in the last place by which a mathematical function may be off."""
+_GRADED = ("float16", "float64")
+"""The dtypes whose exponentials may be subnormal numbers; of others, they may be 0 instead."""
 _PARTS = (-1.0, 1.0, *np.random.default_rng(0).uniform(-1, 1, 126).tolist())
 """The ends of an interval, and random points inside of it, which no period of a function can match."""
 
@@ -168,7 +170,8 @@ class ApproximateArithmetic(Arithmetic):
         if not dtype.is_float:
             return value
         eps, smallest, _ = precision(value.dtype)
-        error = CALL_TOLERANCE * (eps * np.abs(_wide(value)) + smallest) + SMALLEST_NORMAL
+        least = 0.0 if value.dtype.name in _GRADED else SMALLEST_NORMAL
+        error = CALL_TOLERANCE * (eps * np.abs(_wide(value)) + smallest) + least
         inexact = np.zeros(np.shape(value), bool)
         if any(map(_is_inexact, args)):
             wide = [_wide(v) if _is_float(v) else v for v in map(self.plain, args)]

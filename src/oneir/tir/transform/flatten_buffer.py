@@ -157,7 +157,7 @@ def may_meet_again(expr: PrimExpr) -> bool:
     It is multiplied by its divisor then, whose variables stand outside of divisors, too.
     """
     found = _Divisors()
-    found.visit(expr)
+    found(expr)
     return not found.divisors.isdisjoint(found.others)
 
 
