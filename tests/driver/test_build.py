@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 
 import ml_dtypes
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import oneir
+from oneir.codegen.units import SHARED
 from oneir.runtime.error import (
     AssertionFailure,
     CompileError,
@@ -20,6 +22,7 @@ from oneir.runtime.error import (
     TypeMismatch,
     UnsupportedError,
 )
+from oneir.runtime.llvm_worker import Helper
 from oneir.script import ir as I
 from oneir.script import tir as T
 
@@ -605,3 +608,38 @@ def test_names_of_functions_that_are_none(call, message):
     func = oneir.script.from_source(f"@T.prim_func\ndef f(A: T.Buffer((1,), 'float32')):\n    A[0] = {call}\n")
     with pytest.raises(CompileError, match=message):
         oneir.build(func)
+
+
+def additions(count):
+    """A module of functions that add one, two, ... to a vector, each a unit of its own."""
+    functions = {}
+    for number in range(1, count + 1):
+
+        @T.prim_func
+        def add(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
+            for i in range(8):
+                B[i] = A[i] + T.float32(number)
+
+        functions[f"add{number}"] = add.with_attr("global_symbol", f"add{number}").with_attr(SHARED, True)
+    return oneir.IRModule(functions)
+
+
+@pytest.mark.parametrize("helpers", [0, 3])
+def test_many_units_compile_in_any_number_of_processes(helpers, monkeypatch, tmp_path):
+    monkeypatch.setenv("ONEIR_CACHE_DIR", str(tmp_path))
+    build = importlib.import_module("oneir.driver.build")
+    monkeypatch.setattr(build, "num_threads", lambda: 1 + helpers)
+    started, start = [], Helper._start
+
+    def seen(self):
+        started.append(self)
+        return start(self)
+
+    monkeypatch.setattr(Helper, "_start", seen)
+    built = oneir.build(additions(50))
+    a, b = np.arange(8, dtype="float32"), np.zeros(8, "float32")
+    for number in range(1, 51):
+        built[f"add{number}"](a, b)
+        np.testing.assert_array_equal(b, a + number)
+    assert 1 <= len(started) <= helpers if helpers else not started
+    assert all(helper._process is None for helper in started)

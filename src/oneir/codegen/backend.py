@@ -14,7 +14,8 @@ asks the back end of the target.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import ClassVar
 
 from ..dlight.base import ScheduleRule
@@ -70,6 +71,10 @@ class Backend(ABC):
     @abstractmethod
     def compile(self, text: str, target: Target) -> bytes:
         """Object code, which `load` takes and caches and files keep. Raises `CompileError` if it cannot be compiled."""
+
+    def compilers(self, count: int) -> AbstractContextManager[Sequence[Callable[[str, Target], bytes]]]:
+        """`compile`, and at most `count - 1` more of its kind, each of which one thread may call at a time."""
+        return nullcontext([self.compile])
 
     @abstractmethod
     def show(self, text: str, target: Target, fmt: str) -> str:

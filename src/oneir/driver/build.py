@@ -9,12 +9,13 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from queue import LifoQueue
+from typing import Any, TypeAlias
 
-from ..codegen.backend import Backend, backend_of
+from ..codegen.backend import backend_of
 from ..codegen.units import merged, split
 from ..ir.module import BaseFunc, IRModule
 from ..ir.structural import structural_digest
@@ -23,6 +24,7 @@ from ..runtime import object_cache
 from ..runtime.error import InvalidValue, TypeMismatch, UnsupportedError
 from ..runtime.module import DeferredFunctions, Module
 from ..runtime.once import once
+from ..runtime.pool import num_threads
 from ..runtime.signature import Signature
 from ..target import datatype
 from ..target.target import Target
@@ -32,6 +34,9 @@ from ..tir.transform import BindTarget
 from ..tir.transform.make_packed_api import signature_of
 from . import registered
 from .turns import short_turns
+
+Compiler: TypeAlias = Callable[[str, Target], bytes]
+"""Compiles the text of a unit for a target, as `Backend.compile` does."""
 
 
 def build(
@@ -65,16 +70,23 @@ def compile_units(
 ) -> list[bytes]:
     """The object code of a module, one object a unit, from the cache or compiled. `schedule` runs before the pipeline.
 
-    A second thread compiles one unit while this one lowers the next.
+    Other threads, and for many units other processes as well, compile units while this one lowers the next.
     """
     units, backend = split(mod), backend_of(target)
     facts = cache_facts(target)
     keys = [code_key(unit, target, pipeline, schedule, facts) for unit in units]
     objects = [None if key is None else object_cache.get(key) for key in keys]
     missing = [i for i, data in enumerate(objects) if data is None]
-    with short_turns, ThreadPoolExecutor(1) as pool:
+    with (
+        short_turns,
+        backend.compilers(min(num_threads(), 1 + len(missing) // _UNITS_PER_HELPER)) as compilers,
+        ThreadPoolExecutor(len(compilers)) as pool,
+    ):
+        idle: LifoQueue[Compiler] = LifoQueue()
+        for compiler in reversed(compilers):
+            idle.put(compiler)
         compiled = [
-            pool.submit(_compile_timed, backend, text, target)
+            pool.submit(_compile_timed, idle, text, target)
             for text in _unit_texts([units[i] for i in missing], target, pipeline, schedule)
         ]
         for i, result in zip(missing, compiled, strict=True):
@@ -105,10 +117,18 @@ def _unit_texts(
             yield text
 
 
-def _compile_timed(backend: Backend, text: str, target: Target) -> tuple[bytes, float]:
+_UNITS_PER_HELPER = 16
+"""How many units make up for the start of another process that compiles."""
+
+
+def _compile_timed(idle: LifoQueue[Compiler], text: str, target: Target) -> tuple[bytes, float]:
     """The object code, and the seconds that compiling it took."""
-    start = time.perf_counter()
-    return backend.compile(text, target), time.perf_counter() - start
+    compiler = idle.get()
+    try:
+        start = time.perf_counter()
+        return compiler(text, target), time.perf_counter() - start
+    finally:
+        idle.put(compiler)
 
 
 def _report_time(stage: str, seconds: float) -> None:

@@ -1,8 +1,9 @@
-"""The back end of processors: LLVM, in this process."""
+"""The back end of processors: LLVM, in this process and, where there are many kernels, in others that help."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any, ClassVar
 
 from ...dlight import ScheduleRule, cpu
@@ -13,6 +14,7 @@ from ...relax.transform import FoldRequantization, IntegerProducts
 from ...relax.transform.lift_transform_params import LiftWeights
 from ...runtime import llvm
 from ...runtime.error import InvalidValue
+from ...runtime.llvm_worker import Helper
 from ...target.cpu import cores_and_caches, cpu_info, resolve
 from ...target.target import Target
 from ...tir.pipeline import default_tir_passes
@@ -61,6 +63,11 @@ class LLVM(Backend):
     def compile(self, text: str, target: Target) -> bytes:
         return llvm.compile_ir(text, **_options(target))
 
+    @contextmanager
+    def compilers(self, count: int) -> Iterator[list[Callable[[str, Target], bytes]]]:
+        with ExitStack() as helpers:
+            yield [self.compile, *(_compiler(helpers.enter_context(Helper())) for _ in range(count - 1))]
+
     def show(self, text: str, target: Target, fmt: str) -> str:
         match fmt:
             case "" | "ll" | "llvm":
@@ -73,6 +80,10 @@ class LLVM(Backend):
 
     def facts(self, target: Target) -> list[str]:
         return [*map(str, resolve(target)), repr(cores_and_caches(target))]
+
+
+def _compiler(helper: Helper) -> Callable[[str, Target], bytes]:
+    return lambda text, target: helper.compile_ir(text, **_options(target))
 
 
 def _options(target: Target) -> dict[str, Any]:
