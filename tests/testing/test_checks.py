@@ -126,6 +126,20 @@ def test_the_tolerance_of_a_sum_follows_the_magnitudes_added():
     assert (allowed[0] == 0).all()
 
 
+@pytest.mark.parametrize("dtype, allowed", [("float32", 2.0**-126), ("float16", 4 * 2.0**-24), ("float64", 4 * 5e-324)])
+def test_only_exponentials_may_be_zero_where_they_would_be_subnormal(dtype, allowed):
+    @T.prim_func
+    def main(A: T.Buffer((1,), dtype), B: T.Buffer((2,), dtype)):
+        B[0] = T.exp(A[0])
+        B[1] = T.tan(A[0])
+
+    size = {"float32": 95.0, "float16": 16.0, "float64": 740.0}[dtype]  # e^-size is subnormal
+    far, _ = tolerances(main, np.array([-size], dtype), np.zeros(2, dtype))[1]
+    assert far == pytest.approx(allowed, rel=1e-2)
+    _, near = tolerances(main, np.array([1e-5], dtype), np.zeros(2, dtype))[1]
+    assert near < 20 * np.finfo(dtype).eps * 1e-5 + 8 * float(np.finfo(dtype).smallest_subnormal)
+
+
 def test_integers_and_exact_floats_have_no_tolerance():
     assert_close("x", np.array([1.0, np.nan]), np.array([1.0, np.nan]), np.zeros(2))
     with pytest.raises(

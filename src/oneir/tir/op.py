@@ -49,6 +49,9 @@ TVectorizable: Fact[bool] = Fact("TVectorizable")
 TBranchesOnVectors: Fact[bool] = Fact("TBranchesOnVectors")
 """Whether the arithmetic of a call computes what few arguments need only for vectors with such an argument in them."""
 
+TFlushesSubnormals: Fact[bool] = Fact("TFlushesSubnormals")
+"""Whether results of float32 that would be subnormal may be 0."""
+
 
 def register(
     name: str,
@@ -122,6 +125,8 @@ _FLOAT_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 }
 for _name, _function in _FLOAT_FUNCTIONS.items():
     register(_name, PURE, _wide(_function), 1)
+for _name in ("exp", "exp2", "exp10", "sigmoid"):
+    TFlushesSubnormals.set(Op.get(f"tir.{_name}"), True)
 _FLOAT_BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "pow": np.power,
     "atan2": np.arctan2,

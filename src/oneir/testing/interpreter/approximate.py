@@ -165,12 +165,14 @@ class ApproximateArithmetic(Arithmetic):
         off = self.tolerance(value)
         return self._close(result, 0.0, off + np.where(rounded, eps * np.abs(_wide(result)) + smallest, 0.0), off > 0)
 
-    def apply(self, reference: Callable[..., Any], dtype: DataType, args: Sequence[Any]) -> Any:
+    def apply(
+        self, reference: Callable[..., Any], dtype: DataType, args: Sequence[Any], flushes_subnormals: bool = False
+    ) -> Any:
         value = super().apply(reference, dtype, [self.plain(a) for a in args])
         if not dtype.is_float:
             return value
         eps, smallest, _ = precision(value.dtype)
-        least = 0.0 if value.dtype.name in _GRADED else SMALLEST_NORMAL
+        least = SMALLEST_NORMAL if flushes_subnormals and value.dtype.name not in _GRADED else 0.0
         error = CALL_TOLERANCE * (eps * np.abs(_wide(value)) + smallest) + least
         inexact = np.zeros(np.shape(value), bool)
         if any(map(_is_inexact, args)):

@@ -159,8 +159,10 @@ class Arithmetic:
             return ops.round_once(value, wanted)
         return value.astype(wanted)
 
-    def apply(self, reference: Callable[..., Any], dtype: DataType, args: Sequence[Any]) -> Any:
-        """A pure function, given by its reference over NumPy arrays."""
+    def apply(
+        self, reference: Callable[..., Any], dtype: DataType, args: Sequence[Any], flushes_subnormals: bool = False
+    ) -> Any:
+        """A pure function, given by its reference over NumPy arrays; one that flushes may give 0 for small results."""
         result = np.asarray(reference(*args))
         wanted = storage_dtype(dtype)
         if result.dtype != wanted:

@@ -14,6 +14,7 @@ from ...ir.visitor import Dispatch
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, Shuffle
 from ...tir.function import PrimFunc
+from ...tir.op import TFlushesSubnormals
 from .arithmetic import Arithmetic, IndexFunction, index_function, is_vector
 from .calls import CALLS
 from .layout import Layout, lane_count, row_major
@@ -203,7 +204,8 @@ class Evaluator(Dispatch):
             return self.call_function(node)
         reference = node.op.get_attr("reference")
         if reference is not None:
-            return self.arithmetic.apply(reference, node.dtype.element, [self.value(a) for a in node.args])
+            args = [self.value(a) for a in node.args]
+            return self.arithmetic.apply(reference, node.dtype.element, args, bool(TFlushesSubnormals.of(node.op)))
         handler = CALLS.get(node.op.name)
         if handler is None:
             raise Violation(
