@@ -131,6 +131,34 @@ def test_transposed_matrices_are_copied_into_panels(dtype, width):
     np.testing.assert_allclose(result(new, inputs), expected, rtol=tolerance, atol=tolerance)
 
 
+def copied_operand(func: tir.PrimFunc) -> list[int]:
+    """The shape of the copy that a scheduled function makes of an operand."""
+    copies = []
+
+    def see(node):
+        if isinstance(node, tir.Block):
+            copies.extend(b for b in node.alloc_buffers if b.name.endswith("_reindex"))
+
+    tir.stmt_functor.post_order_visit(func.body, see)
+    (copy,) = copies
+    return [int(extent) for extent in copy.shape]
+
+
+@pytest.mark.parametrize("subscripts", ["bhik,bhjk->bhij", "bihk,bjhk->bhij", "ibhk,jbhk->bhij", "bhik,bhkj->bhij"])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_a_batch_of_one_has_the_panels_of_many(subscripts, batch):
+    extents = dict(zip("bhijk", (batch, 3, 24, 20, 16), strict=True))
+    shapes = [[extents[letter] for letter in part] for part in subscripts.split("->")[0].split(",")]
+    a, b = (te.placeholder(shape, "float32", name) for shape, name in zip(shapes, "ab", strict=True))
+    func = te.create_prim_func([a, b, topi.einsum(subscripts, a, b)]).with_attr("global_symbol", "main")
+    inputs = arrays(func)
+    new, rule = scheduled(func, "llvm -mcpu=haswell")
+    shape = copied_operand(new)
+    assert rule == "Contraction"
+    assert sorted(shape[:-2]) == sorted([batch, 3, -(-20 // shape[-1])]) and shape[-2] == 16
+    np.testing.assert_allclose(result(new, inputs), np.einsum(subscripts, *inputs[:2]), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("extent", [1, 5, 50])
 def test_a_symbolic_number_of_columns(extent):
     n = tir.Var("n", "int64")

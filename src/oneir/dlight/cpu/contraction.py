@@ -129,9 +129,8 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
     # Each element is copied once; a convolution's windows would be copied again and again.
     if not all(isinstance(index, Var) for index in vector.indices) or len(used) != len(vector.indices):
         return
-    # Axes of extent 1 are left out of the copy. A vector needs no panels, nor does a product without a sum.
-    used = {v for v in used if extents[v] != 1}
-    if len(used) < 2 or channel not in used:
+    # A vector needs no panels, nor does a product without a sum.
+    if len([v for v in used if extents[v] != 1]) < 2 or extents[channel] == 1:
         return
     spatial = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.DataPar]
     rows = math.prod(extents[v] or ROWS_IF_UNKNOWN for v in spatial if v not in used)
