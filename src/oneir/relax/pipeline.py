@@ -22,6 +22,7 @@ from .transform.lift_transform_params import LiftWeights
 def _to_kernels() -> list[Pass]:
     return [
         transform.LambdaLift(),
+        transform.DecomposeEinsum(),
         transform.FuseAttention(),
         transform.FoldPadding(),
         transform.FoldBatchnormToConv2D(),

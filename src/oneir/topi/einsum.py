@@ -12,7 +12,8 @@ from ..runtime.error import InvalidValue, ShapeMismatch
 from ..te.tensor import Tensor
 from .index import broadcast_index, broadcast_shape, is_one, shape_text
 
-_ELLIPSIS = "..."
+ELLIPSIS = "..."
+"""The label of all dimensions that no letter stands for."""
 
 
 def parse_subscripts(subscripts: str) -> tuple[list[list[str]], list[str]]:
@@ -22,13 +23,13 @@ def parse_subscripts(subscripts: str) -> tuple[list[list[str]], list[str]]:
     written = ",".join("".join(part) for part in labels)
     explicit = re.findall(r"\.\.\.|[A-Za-z]", sides[1]) if len(sides) == 2 else []
     complete = written == sides[0] and (len(sides) == 1 or (len(sides) == 2 and "".join(explicit) == sides[1]))
-    if not complete or any(part.count(_ELLIPSIS) > 1 for part in (*labels, explicit)):
+    if not complete or any(part.count(ELLIPSIS) > 1 for part in (*labels, explicit)):
         raise InvalidValue(
             f"topi.einsum: expected subscripts such as 'ij,jk->ik' or '...ij->...ji', found {subscripts!r}"
         )
     flat = [label for part in labels for label in part]
     if len(sides) == 1:
-        explicit = sorted({label for label in flat if label == _ELLIPSIS or flat.count(label) == 1})
+        explicit = sorted({label for label in flat if label == ELLIPSIS or flat.count(label) == 1})
     unknown = [label for label in explicit if label not in flat]
     if unknown or len(set(explicit)) != len(explicit):
         raise InvalidValue(
@@ -52,7 +53,7 @@ def einsum(subscripts: str, *operand: Any) -> Tensor:
     ellipsis: list[Any] = []
     for part, tensor in zip(labels, operands, strict=True):
         for label, dims in _dims(part, tensor, subscripts).items():
-            if label == _ELLIPSIS:
+            if label == ELLIPSIS:
                 ellipsis = broadcast_shape(ellipsis, dims, "einsum")
         for label, extent in _pairs(part, tensor):
             known = extents.get(label)
@@ -60,7 +61,7 @@ def einsum(subscripts: str, *operand: Any) -> Tensor:
     summed = sorted({label for part in labels for label in part} - set(result))
     iterators = {
         label: [te.reduce_axis((0, d), "k") for d in ellipsis]
-        if label == _ELLIPSIS
+        if label == ELLIPSIS
         else [te.reduce_axis((0, extents[label]), label)]
         for label in summed
     }
@@ -72,7 +73,7 @@ def einsum(subscripts: str, *operand: Any) -> Tensor:
             label: [iterator.var for iterator in group] for label, group in iterators.items()
         }
         for label in result:
-            place[label] = [next(rest) for _ in range(len(ellipsis) if label == _ELLIPSIS else 1)]
+            place[label] = [next(rest) for _ in range(len(ellipsis) if label == ELLIPSIS else 1)]
         product = None
         for part, tensor in zip(labels, operands, strict=True):
             value = tensor(*_indices(part, tensor, place, extents, ellipsis))
@@ -80,27 +81,27 @@ def einsum(subscripts: str, *operand: Any) -> Tensor:
         zero = const(0, operands[0].dtype)
         return te.sum(product, axis=axes, init=[zero]) if axes else product
 
-    shape = [d for label in result for d in (ellipsis if label == _ELLIPSIS else [extents[label]])]
+    shape = [d for label in result for d in (ellipsis if label == ELLIPSIS else [extents[label]])]
     return te.compute(shape, element, name="T_einsum", tag="einsum")
 
 
 def _dims(part: list[str], tensor: Tensor, subscripts: str) -> dict[str, list[Any]]:
     """The extents that the ellipsis of an operand stands for, if it has one."""
-    extra = tensor.ndim - len(part) + (_ELLIPSIS in part)
-    if extra < 0 or (extra and _ELLIPSIS not in part):
+    extra = tensor.ndim - len(part) + (ELLIPSIS in part)
+    if extra < 0 or (extra and ELLIPSIS not in part):
         raise ShapeMismatch(
             f"topi.einsum: the subscripts {''.join(part)!r} of {subscripts!r} do not fit the shape "
             f"{shape_text(tensor.shape)}"
         )
-    if _ELLIPSIS not in part:
+    if ELLIPSIS not in part:
         return {}
-    begin = part.index(_ELLIPSIS)
-    return {_ELLIPSIS: list(tensor.shape[begin : begin + extra])}
+    begin = part.index(ELLIPSIS)
+    return {ELLIPSIS: list(tensor.shape[begin : begin + extra])}
 
 
 def _pairs(part: list[str], tensor: Tensor) -> list[tuple[str, Any]]:
     """The labels of an operand other than the ellipsis, with their extents."""
-    split = part.index(_ELLIPSIS) if _ELLIPSIS in part else len(part)
+    split = part.index(ELLIPSIS) if ELLIPSIS in part else len(part)
     front, back = part[:split], part[split + 1 :]
     tail = tensor.shape[tensor.ndim - len(back) :]
     return [*zip(front, tensor.shape, strict=False), *zip(back, tail, strict=True)]
@@ -113,7 +114,7 @@ def _indices(
     dims = iter(tensor.shape)
     extra = tensor.ndim - len(part) + 1
     for label in part:
-        if label == _ELLIPSIS:
+        if label == ELLIPSIS:
             indices += broadcast_index(place[label], [next(dims) for _ in range(extra)], ellipsis)
         else:
             extent, index = next(dims), place[label][0]

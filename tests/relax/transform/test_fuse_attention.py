@@ -287,14 +287,15 @@ def test_another_axis_and_scales_that_are_no_constants_stay() -> None:
     def other_axis(builder, x, y, b):
         return R.matmul(builder.emit(R.nn.softmax(builder.emit(R.matmul(x, y)), axis=2)), x)
 
-    def scaled_after_the_sum(builder, x, y, b):
-        scores = builder.emit(R.add(builder.emit(R.matmul(x, y)), R.const(np.ones((1, 3), "float32"))))
-        scores = builder.emit(R.multiply(scores, R.const(0.5, "float32")))
+    def negated_after_the_mask(builder, x, y, b):
+        seen = R.const(np.array([True, False, True]))
+        scores = builder.emit(R.where(seen, builder.emit(R.matmul(x, y)), R.const(-np.inf, "float32")))
+        scores = builder.emit(R.multiply(scores, R.const(-0.5, "float32")))
         return R.matmul(builder.emit(R.nn.softmax(scores)), x)
 
     def divided_by(builder, x, y, b):
         scores = builder.emit(R.divide(R.const(0.5, "float32"), builder.emit(R.matmul(x, y))))
         return R.matmul(builder.emit(R.nn.softmax(scores)), x)
 
-    for build in (other_axis, scaled_after_the_sum, divided_by):
+    for build in (other_axis, negated_after_the_mask, divided_by):
         _left_alone(build)

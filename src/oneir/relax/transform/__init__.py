@@ -19,6 +19,7 @@ from .convert_layout import ConvertLayout
 from .convert_to_dataflow import ConvertToDataflow
 from .dataflow_use_inplace_calls import DataflowUseInplaceCalls
 from .dead_code_elimination import DeadCodeElimination
+from .decompose_einsum import DecomposeEinsum
 from .decompose_ops import DecomposeOpsForInference, DecomposeOpsForTraining
 from .eliminate_common_subexpr import EliminateCommonSubexpr
 from .expand_matmul_of_sum import ExpandMatmulOfSum

@@ -41,9 +41,9 @@ from .pass_base import FunctionPass
 class FuseAttention(FunctionPass):
     """Makes softmax(q @ kᵀ · scale + bias) @ v, of three or four dimensions, one `R.nn.attention`.
 
-    The scale is one or several constants, of the product or of its factors. What is added may be several tensors, and
-    `R.where` with -inf. Scores that are used elsewhere too, and those that a bias gives more heads or batches, stay as
-    they are.
+    The scale is one or several constants, of the product, of its factors or of the sum with the bias. What is added may
+    be several tensors, and `R.where` with -inf. Scores that are used elsewhere too, and those that a bias gives more
+    heads or batches, stay as they are.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -54,16 +54,27 @@ class FuseAttention(FunctionPass):
 
 
 @dataclass
+class _Step:
+    """A call of add or where, which is applied to scores."""
+
+    call: Call
+    argument: Expr
+    """What it is called with other than the scores."""
+    scale: float
+    """What its result is multiplied with after it."""
+
+
+@dataclass
 class _Scores:
-    """softmax's argument: a product times `scale`, to which `steps` (calls of add and where) are applied."""
+    """softmax's argument: a product times `scale`, to which `steps` are applied, with those factors of it inside."""
 
     product: Call
     query: Expr
     key: Expr
     """The factors of the product, without what `scale` has of theirs."""
     scale: float
-    steps: list[tuple[Call, Expr]]
-    """First comes the one that is applied first, and with each its argument other than the scores."""
+    steps: list[_Step]
+    """First comes the one that is applied first."""
     safe: bool
     """Whether weights that are NaN are replaced by 0."""
 
@@ -110,17 +121,18 @@ class _Fuser(PyExprMutator):
             weights, safe = self._without_nan(result.args[0]), True
         if weights is None or weights.attrs["axis"] not in (-1, _info(weights).ndim - 1):
             return None
-        steps: list[tuple[Call, Expr]] = []
-        below = weights.args[0]
+        steps: list[_Step] = []
+        below, scale = self._unscaled(weights.args[0])
         while (step := self._single(below, add, where)) is not None:
             position = self._position_of_scores(step)
-            if position is None:
+            # A negative factor would make infinity of -inf.
+            if position is None or (step.op is where.op and scale <= 0):
                 return None
-            steps.insert(0, (step, step.args[0 if step.op is where.op else 1 - position]))
-            below = step.args[position]
-        below, scale = self._unscaled(below)
+            steps.insert(0, _Step(step, step.args[0 if step.op is where.op else 1 - position], scale))
+            below, factor = self._unscaled(step.args[position])
+            scale *= factor
         product = self._single(below, matmul)
-        if product is None or not self._fits(product, [argument for _, argument in steps], weights, result):
+        if product is None or not self._fits(product, [step.argument for step in steps], weights, result):
             return None
         (query, of_query), (key, of_key) = (self._unscaled(factor) for factor in product.args)
         return _Scores(product, query, key, scale * of_query * of_key, steps, safe)
@@ -187,14 +199,17 @@ class _Fuser(PyExprMutator):
     def _attention(self, scores: _Scores, value: Expr) -> Expr:
         """Emits the operator; its result has dimensions batch, row, head and width."""
         bias: Expr | None = None
-        for call, argument in scores.steps:
-            argument = self.visit_expr(argument)
+        for step in scores.steps:
+            call, argument = step.call, self.visit_expr(step.argument)
             if call.op is where.op:
                 dtype = _info(scores.product).dtype
                 sides = [const(-np.inf, dtype), const(0.0, dtype) if bias is None else bias]
                 masked_first = _number(call.args[1]) == -np.inf
                 bias = self.builder_.emit(where(argument, *(sides if masked_first else sides[::-1])))
             else:
+                if step.scale != 1:
+                    factor = const(step.scale, _info(argument).dtype)
+                    argument = self.builder_.emit(multiply(argument, factor))
                 bias = argument if bias is None else self.builder_.emit(add(bias, argument))
         rank = _info(scores.product).ndim
         query = self._heads_last(scores.query, list(range(rank)))
