@@ -38,6 +38,7 @@ from .contraction_axes import (
 from .fewer_rows import mark_tile, with_fewer_rows
 from .prefetch import in_front, next_panel
 from .register_tile import Tile, panel_of_rows, register_tile, sum_bytes, vectors_stay_in_cache
+from .skip_padding import without_padding
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
 from .wide_rows import with_wide_rows
@@ -75,7 +76,7 @@ class Contraction(CPUScheduleRule):
         func = sch.mod["main"]
         for loop_var, calls in prefetches:
             func = in_front(func, loop_var, calls)
-        return Schedule(with_fewer_rows(func))
+        return Schedule(with_fewer_rows(without_padding(func)))
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
