@@ -85,6 +85,23 @@ def test_what_no_contraction_computes_lies_as_the_one_that_reads_it_wants():
     assert_close(run(mod, x), np.einsum("nchw,oc->nohw", joined, weight[:, :, 0, 0]))
 
 
+@pytest.mark.parametrize("size, transposed", [((36, 40), [[2, 5, 9, 10]]), ((3, 4), [])])
+def test_images_that_are_enlarged_and_leave_are_transposed_before(size, transposed):
+    weight = normal(5, 8, 3, 3)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d(x, relax.const(weight), padding=1))
+        return relax.op.image.resize2d(y, size)
+
+    mod = graph((2, 8, 9, 10), build)
+    calls = [binding.value for binding in chosen(mod)["main"].body.blocks[0].bindings]
+    layouts = [call for call in calls if call.args[0].name_hint.startswith("layout")]
+    assert [[int(extent) for extent in call.sinfo_args[0].extents] for call in layouts[1:]] == transposed
+    x = normal(2, 8, 9, 10)
+    inner = torch.nn.functional.conv2d(torch.tensor(x), torch.tensor(weight), padding=1)
+    assert_close(run(mod, x), torch.nn.functional.interpolate(inner, size, mode="bilinear").numpy())
+
+
 def test_what_others_read_as_well_is_still_read_in_its_declared_order():
     weight = normal(8, 6, 1, 1)
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from op_testing import check, infer, random, tensor, var
 
+import oneir
 from oneir import relax, tir
 from oneir.relax import op
 from oneir.relax.struct_info import ObjectStructInfo, TupleStructInfo
@@ -327,3 +328,17 @@ def test_markers_are_their_arguments() -> None:
 def test_refusals(call: Any, message: str) -> None:
     with pytest.raises(OneIRError, match=re.escape(message)):
         infer(call())
+
+
+@pytest.mark.parametrize("mode", ["half_pixel", "align_corners"])
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+def test_an_axis_that_keeps_its_extent_keeps_its_elements(method: str, mode: str) -> None:
+    image = random((1, 2, 4, 5))
+    image[:, :, 1] = np.nan
+    call = op.image.resize2d(var((1, 2, 4, 5)), (4, 11), method=method, coordinate_transformation_mode=mode)
+    builder = relax.BlockBuilder()
+    with builder.function("main", [call.args[0]]):
+        builder.emit_func_output(builder.emit(call))
+    machine = relax.VirtualMachine(relax.build(builder.get(), "llvm"), oneir.cpu())
+    result = machine["main"](runtime_tensor(image)).numpy()
+    assert np.isnan(result[:, :, 1]).all() and not np.isnan(np.delete(result, 1, 2)).any()

@@ -148,7 +148,7 @@ class _Choose(PyExprMutator):
         plan = accesses.plan(given, constant, inside, self.info)
         if plan is None and inside and not accesses.contractions:
             plan = accesses.plan_of_result(self.wanted_by_readers(binding.var))
-        if plan is None:
+        if plan is None or self.enlarges_what_leaves(binding.var, accesses, plan):
             return super().visit_var_binding_(binding)
         *wanted, result = (plan.get(buffer) for buffer in accesses.params)
         new_arguments = [self.in_layout(v, g, w) for v, g, w in zip(values, given, wanted, strict=True)]
@@ -164,6 +164,17 @@ class _Choose(PyExprMutator):
             self.set_var_remap(binding.var, var)
             return None
         return self.reemit_binding(binding, self.transposed(self.builder_.emit(called), _inverse(axes)))
+
+    def enlarges_what_leaves(self, var: GraphVar, accesses: _Accesses, plan: dict[Buffer, Layout]) -> bool:
+        """Whether a function makes more elements than it takes in another layout, and no function reads them: then
+        these are transposed, rather than the result or while it is made.
+        """
+        *arguments, result = accesses.params
+        permuted = [_size(buffer) for buffer in arguments if isinstance(plan.get(buffer), Permuted)]
+        made = _size(result)
+        if accesses.contractions or var in self.readers or not permuted or made is None or None in permuted:
+            return False
+        return made > sum(size or 0 for size in permuted)
 
     def wanted_by_readers(self, var: GraphVar) -> Axes | None:
         """How a contraction that reads a variable of the function as it was wants it to lie; None if as declared."""
@@ -233,6 +244,12 @@ class _Choose(PyExprMutator):
                     func = in_winograd_form(func, buffer, layout, self.info.vector_bytes // 4)
             self.functions[key] = self.builder_.add_func(func, gvar.name_hint)
         return self.functions[key]
+
+
+def _size(buffer: Buffer) -> int | None:
+    """The number of elements, if it is known."""
+    extents = [as_int(extent) for extent in buffer.shape]
+    return None if None in extents else math.prod(extent or 0 for extent in extents)
 
 
 def _readers(function: Any) -> dict[GraphVar, list[tuple[Call, int]]]:

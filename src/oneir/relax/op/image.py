@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...ir.expr import PrimExpr, as_int
 from ...runtime.error import InvalidValue
 from ...tir.data_layout import Layout
 from ...topi.image.cubic import cubic_weights
+from ...topi.image.resize import KEEPS_INDICES
 from ..expr import Call, Expr, ShapeExpr
 from ..operator_facts import OpPattern
 from ..struct_info import VOID, StructInfo, TensorStructInfo, as_dtype
@@ -96,12 +98,36 @@ def _resize2d_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
 
 @resize2d.legalize_as
 def _legalize_resize2d(builder: BlockBuilder, call: Call) -> Expr:
-    attrs, size = call.attrs, shape_argument(call, 1).values
+    size = shape_argument(call, 1).values
     if size is None:
         raise fail(call, f"the size `{call.args[1]}` is not known; cast it with match_cast")
+    info, data = tensor_argument(call, 0, "data"), call.args[0]
+    rows = _size_of_rows(call, info.extents, size)
+    if rows is not None:
+        data = builder.emit(_resized(builder, call, data, rows, "float64" if info.dtype == "float64" else "float32"))
+    return _resized(builder, call, data, size, call.struct_info.dtype)
+
+
+def _size_of_rows(call: Call, extents: Sequence[Any] | None, size: Sequence[Any]) -> list[int] | None:
+    """The size after a first step that interpolates along rows; None where one step does both.
+
+    There are fewer rows to do so for if the image becomes higher, and the second step has whole rows for vectors.
+    """
+    attrs = call.attrs
+    separable = attrs["method"] != "nearest_neighbor" and attrs["coordinate_transformation_mode"] in KEEPS_INDICES
+    if not separable or attrs["layout"] != "NCHW" or extents is None:
+        return None
+    (height, width), (new_height, new_width) = ([as_int(n) for n in pair] for pair in (extents[2:], size))
+    if height is None or width is None or new_height is None or new_width is None:
+        return None
+    return [height, new_width] if new_height > height and new_width != width else None
+
+
+def _resized(builder: BlockBuilder, call: Call, data: Expr, size: Sequence[Any], dtype: Any) -> Call:
+    attrs = call.attrs
     return builder.call_te(
         topi.image.resize2d,
-        call.args[0],
+        data,
         roi=attrs["roi"],
         size=ShapeExpr(size),
         layout=attrs["layout"],
@@ -111,7 +137,7 @@ def _legalize_resize2d(builder: BlockBuilder, call: Call) -> Expr:
         bicubic_alpha=attrs["cubic_alpha"],
         bicubic_exclude=attrs["cubic_exclude"],
         extrapolation_value=attrs["extrapolation_value"],
-        out_dtype=call.struct_info.dtype,
+        out_dtype=dtype,
         primfunc_name_hint="resize2d",
     )
 

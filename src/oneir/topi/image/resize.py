@@ -91,10 +91,11 @@ def get_3d_indices(indices: Sequence[Any], layout: str = "NCDHW") -> tuple[Any, 
 def _pixel(
     data: Tensor, layout: str, spatial: str, extents: Sequence[Any], n: Any, c: Any, at: Sequence[Any], rest: list[Any]
 ) -> Any:
-    """The nearest element inside of the image, as a float."""
+    """The nearest element inside of the image, as a float. Where an extent is None, the index is inside."""
     by_letter = {"N": n, "C": c}
     for letter, position, extent in zip(spatial, at, extents, strict=True):
-        by_letter[letter] = ops.maximum(ops.minimum(position, ops.subtract(extent, 1)), 0)
+        inside = extent is None
+        by_letter[letter] = position if inside else ops.maximum(ops.minimum(position, ops.subtract(extent, 1)), 0)
     value = data(*[by_letter[a] for a in _axes(layout, spatial)], *rest)
     return ops.cast("float64" if data.dtype == "float64" else "float32", value)
 
@@ -244,10 +245,11 @@ class _Resizer:
     extrapolation_value: Any = None
 
     def element(self, n: Any, c: Any, coordinates: list[Any], whole: list[bool], rest: list[Any]) -> Any:
-        """The value at coordinates; `whole` says of each if it is an index already."""
+        """The value at coordinates; `whole` says of each if it is an index already, so that one element counts."""
+        extents = [None if is_index else extent for extent, is_index in zip(self.extents, whole, strict=True)]
 
         def at(places: list[Any]) -> Any:
-            return _pixel(self.data, self.layout, self.spatial, self.extents, n, c, places, rest)
+            return _pixel(self.data, self.layout, self.spatial, extents, n, c, places, rest)
 
         if self.method == "nearest_neighbor":
             value = at(
@@ -257,7 +259,10 @@ class _Resizer:
                 ]
             )
         else:
-            lines = [self.line(v, extent) for v, extent in zip(coordinates, self.extents, strict=True)]
+            lines = [
+                ([v], [1.0]) if is_index else self.line(v, extent)
+                for v, extent, is_index in zip(coordinates, self.extents, whole, strict=True)
+            ]
             value = self.interpolated(lines, [], at)
         if self.extrapolation_value is not None:
             for v, extent in zip(coordinates, self.extents, strict=True):
@@ -291,6 +296,10 @@ class _Resizer:
         (places, weights), *inner = lines
         values = [self.interpolated(inner, [*chosen, place], at) for place in places]
         return _sum([ops.multiply(v, w) for v, w in zip(values, weights, strict=True)])
+
+
+KEEPS_INDICES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+"""The modes in which an axis that keeps its extent keeps its elements."""
 
 
 def _resize(
@@ -332,13 +341,17 @@ def _resize(
     )
     targets = [as_expr(s) for s in size]
     may_divide = method == "nearest_neighbor" and mode == "asymmetric" and count == 2
-    whole = [may_divide and can_convert_multiply_to_intdiv(e, t) for e, t in zip(extents, targets, strict=True)]
+    divides = [may_divide and can_convert_multiply_to_intdiv(e, t) for e, t in zip(extents, targets, strict=True)]
+    kept = [mode in KEEPS_INDICES and ops.same_expr(as_expr(e), t) for e, t in zip(extents, targets, strict=True)]
+    whole = [a or b for a, b in zip(divides, kept, strict=True)]
     borders = list(roi) if roi else [0.0] * (2 * count)
 
     def element(*i: PrimExpr) -> Any:
         image, channel, places, parts = _split(i, layout, spatial)
         coordinates = [
-            get_inx(places[d], extents[d], targets[d], mode, borders[d], borders[d + count], whole[d])
+            places[d]
+            if kept[d]
+            else get_inx(places[d], extents[d], targets[d], mode, borders[d], borders[d + count], divides[d])
             for d in range(count)
         ]
         return resizer.element(image, channel, coordinates, whole, parts)
