@@ -218,6 +218,35 @@ def test_attention_as_exporters_to_onnx_write_it() -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
+def test_factors_of_heads_are_those_of_queries() -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(
+            q: R.Tensor((2, 3, 5, 4), "float32"),
+            k: R.Tensor((2, 3, 4, 6), "float32"),
+            v: R.Tensor((2, 3, 6, 4), "float32"),
+            factor: R.Tensor((3, 1, 1), "float32"),
+            bias: R.Tensor((3, 5, 6), "float32"),
+        ):
+            with R.dataflow():
+                lv = R.matmul(q, k)
+                lv1 = R.multiply(lv, factor)
+                lv2 = R.add(lv1, bias)
+                lv3 = R.nn.softmax(lv2, axis=-1)
+                gv = R.matmul(lv3, v)
+                R.output(gv)
+            return gv
+
+    mod = FuseAttention()(Before)
+    called = [b.value.op.name for b in mod["main"].body.blocks[0].bindings]
+    assert "relax.nn.attention_bias" in called and "relax.nn.softmax" not in called
+    rng = np.random.default_rng(0)
+    shapes = ((2, 3, 5, 4), (2, 3, 4, 6), (2, 3, 6, 4), (3, 1, 1), (3, 5, 6))
+    args = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    np.testing.assert_allclose(interpret(mod, *args), interpret(Before, *args), rtol=1e-5, atol=1e-6)
+
+
 def _compiled(mod, *args: np.ndarray) -> np.ndarray:
     machine = relax.VirtualMachine(oneir.compile(mod, "llvm"), oneir.cpu())
     return machine["main"](*map(oneir.nd.array, args)).numpy()

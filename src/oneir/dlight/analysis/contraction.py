@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ...ir.dtype import DataType
-from ...ir.expr import Add, Cast, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var
+from ...ir.expr import Add, Cast, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Var, as_int
+from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad
 from ...tir.stmt import Block, BufferStore
 from .leaves import Leaf
@@ -42,6 +43,12 @@ def panel_width(load: BufferLoad, var: Var) -> int | None:
     if isinstance(last, FloorMod) and last.a is var and isinstance(last.b, IntImm):
         return last.b.value
     return None
+
+
+def has_room(load: BufferLoad, var: Var, extent: int) -> bool:
+    """Whether rows of the buffer along the variable have so many elements: `B[..., v]`."""
+    room = as_int(load.buffer.shape[-1]) if load.indices else None
+    return room is not None and room >= extent and load.indices[-1] is var and var not in variables(*load.indices[:-1])
 
 
 def summed_in_words(load: BufferLoad) -> Var | None:

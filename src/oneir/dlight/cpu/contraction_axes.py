@@ -15,7 +15,7 @@ from ...tir.analysis.variables import variables
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.stmt import BufferStore
 from ...tir.tensor_intrin.x86 import VECTOR_BYTES, BFLOAT16_PAIRS_DOT_16x2_INTRIN, byte_dot_name
-from ..analysis.contraction import dot_length, operands, panel_width, summed_in_words
+from ..analysis.contraction import dot_length, has_room, operands, panel_width, summed_in_words
 from ..analysis.leaves import Leaf
 
 ROWS_IF_UNKNOWN = 1 << 10
@@ -33,7 +33,7 @@ class Axes:
     others: list[int]
     reduction: list[int]
     panel: int | None
-    """The number of elements of a panel, if the vector operand is stored in panels."""
+    """The number of elements of a panel, if the vector operand is stored in panels, or in one with zeros at its end."""
     dots: Dots | None = None
     """The dot products that compute it, if the processor has some."""
 
@@ -75,7 +75,26 @@ def contraction_axes(leaf: Leaf, info: CPUInfo) -> Axes | None:
     taken = {positions[last], rows, columns}
     others = [positions[v] for v in spatial if positions[v] not in taken]
     dots = dots_of(vectors[0], scalars[0], positions, info)
-    return Axes(positions[last], rows, columns, others, reduction, panel_width(vectors[0], last), dots)
+    panel = panel_width(vectors[0], last)
+    if panel is None and columns is None and dots is None:
+        panel = _row_of_vectors(leaf, positions[last], vectors[0], info)
+    return Axes(positions[last], rows, columns, others, reduction, panel, dots)
+
+
+def _row_of_vectors(leaf: Leaf, position: int, vector: BufferLoad, info: CPUInfo) -> int | None:
+    """The elements of the vectors that an axis fills but for a part of the last one, if rows of the operand have that
+    many: then they are the only panel. None otherwise, and for more than `MOST_OF_ROW` vectors.
+    """
+    extent, lanes = leaf.extents[position], max(1, info.vector_bytes // leaf.block.writes[0].buffer.dtype.itemsize)
+    if extent is None or extent % lanes == 0:
+        return None
+    whole = -(-extent // lanes) * lanes
+    fits = whole <= MOST_OF_ROW * lanes and has_room(vector, leaf.block.iter_vars[position].var, whole)
+    return whole if fits else None
+
+
+MOST_OF_ROW = 8
+"""As many vectors as `panel_of_rows` gives a panel at most."""
 
 
 def dots_of(vector: BufferLoad, scalar: BufferLoad, positions: dict[Var, int], info: CPUInfo) -> Dots | None:

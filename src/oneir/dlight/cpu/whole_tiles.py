@@ -14,7 +14,7 @@ from typing import Any
 
 from ...arith import Analyzer
 from ...ir.container import Array
-from ...ir.expr import Min, PrimExpr, Range, Var, const
+from ...ir.expr import Min, PrimExpr, Range, Var, as_int, const
 from ...ir.visitor import Mapper
 from ...tir.analysis import get_block_read_write_region
 from ...tir.buffer import Buffer, decl_buffer
@@ -22,7 +22,7 @@ from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For
 from ...tir.stmt_functor import substitute
-from ..analysis.contraction import panel_width
+from ..analysis.contraction import has_room, panel_width
 from ..analysis.leaves import extent_of
 
 
@@ -61,12 +61,14 @@ class _RoundUp(Mapper):
         store = block.body
         assert isinstance(store, BufferStore)
         last: dict[Var, PrimExpr] = {}
+        whole_extents: dict[Var, PrimExpr] = {}
         axes = []
         for iv in block.iter_vars:
             factor = self.factors.get(iv.var)
             if factor is not None:
                 last[iv.var] = extent_of(iv) - 1
-                iv = iv.replace(dom=Range(const(0, iv.var.dtype), self.rounded(extent_of(iv), factor)))
+                whole_extents[iv.var] = self.rounded(extent_of(iv), factor)
+                iv = iv.replace(dom=Range(const(0, iv.var.dtype), whole_extents[iv.var]))
             axes.append(iv)
         old = store.buffer
         shape = [
@@ -75,8 +77,8 @@ class _RoundUp(Mapper):
         ]
         new = self.buffers[old] = decl_buffer(shape, old.dtype, old.name, scope=old.scope())
         whole = {*self.buffers}
-        body = _Clamp(whole, old, new, last)(store)
-        init = None if block.init is None else _Clamp(whole, old, new, last)(block.init)
+        body = _Clamp(whole, old, new, last, whole_extents)(store)
+        init = None if block.init is None else _Clamp(whole, old, new, last, whole_extents)(block.init)
         block = block.replace(iter_vars=Array(axes), body=body, init=init)
         reads, writes = get_block_read_write_region(block, {b.data: b for b in (new, *_buffers(block))})
         return block.replace(reads=[r for r in reads if r.buffer is not new], writes=writes)
@@ -93,9 +95,16 @@ def _buffers(block: Block) -> list[Buffer]:
 class _Clamp(Mapper):
     """Operands at indices that stay inside, but for those that are whole already; the sum in its new buffer."""
 
-    def __init__(self, whole: Collection[Buffer], old: Buffer, new: Buffer, last: Mapping[Var, PrimExpr]):
+    def __init__(
+        self,
+        whole: Collection[Buffer],
+        old: Buffer,
+        new: Buffer,
+        last: Mapping[Var, PrimExpr],
+        extents: Mapping[Var, PrimExpr],
+    ):
         super().__init__()
-        self.whole, self.old, self.new, self.last = whole, old, new, last
+        self.whole, self.old, self.new, self.last, self.extents = whole, old, new, last, extents
 
     def visit_Buffer(self, buffer: Buffer) -> Buffer:
         return self.new if buffer is self.old else buffer
@@ -103,9 +112,13 @@ class _Clamp(Mapper):
     def visit_BufferLoad(self, load: BufferLoad) -> Any:
         if load.buffer in self.whole:
             return self.generic_visit(load)
-        # The last panel ends in zeros.
-        values = {var: Min(var, end) for var, end in self.last.items() if panel_width(load, var) is None}
+        values = {var: Min(var, end) for var, end in self.last.items() if not self.ends_late(load, var)}
         return load.replace(indices=Array(substitute(index, values) for index in load.indices))
+
+    def ends_late(self, load: BufferLoad, var: Var) -> bool:
+        """Whether there is something to read at the end of the last tile: the zeros of panels, or longer rows."""
+        extent = as_int(self.extents[var])
+        return panel_width(load, var) is not None or (extent is not None and has_room(load, var, extent))
 
 
 class _Replace(Mapper):

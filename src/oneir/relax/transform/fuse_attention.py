@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...arith import Analyzer
+from ...ir.expr import as_int
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ..analysis import remove_all_unused, udchain
@@ -41,9 +42,9 @@ from .pass_base import FunctionPass
 class FuseAttention(FunctionPass):
     """Makes softmax(q @ kᵀ · scale + bias) @ v, of three or four dimensions, one `R.nn.attention`.
 
-    The scale is one or several constants, of the product, of its factors or of the sum with the bias. What is added may
-    be several tensors, and `R.where` with -inf. Scores that are used elsewhere too, and those that a bias gives more
-    heads or batches, stay as they are.
+    The scale is one or several constants, of the product, of its factors or of the sum with the bias, and tensors of a
+    number for each head. What is added may be several tensors, and `R.where` with -inf. Scores that are used elsewhere
+    too, and those that a bias gives more heads or batches, stay as they are.
     """
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -73,6 +74,8 @@ class _Scores:
     key: Expr
     """The factors of the product, without what `scale` has of theirs."""
     scale: float
+    factors: list[Expr]
+    """Further factors of the product, with a number for each head."""
     steps: list[_Step]
     """First comes the one that is applied first."""
     safe: bool
@@ -131,11 +134,25 @@ class _Fuser(PyExprMutator):
             steps.insert(0, _Step(step, step.args[0 if step.op is where.op else 1 - position], scale))
             below, factor = self._unscaled(step.args[position])
             scale *= factor
+        factors: list[Expr] = []
+        while (step := self._single(below, multiply)) is not None:
+            position = next((i for i in (0, 1) if self._is_of_heads(step.args[i])), None)
+            if position is None:
+                return None
+            factors.append(step.args[position])
+            below, factor = self._unscaled(step.args[1 - position])
+            scale *= factor
         product = self._single(below, matmul)
         if product is None or not self._fits(product, [step.argument for step in steps], weights, result):
             return None
         (query, of_query), (key, of_key) = (self._unscaled(factor) for factor in product.args)
-        return _Scores(product, query, key, scale * of_query * of_key, steps, safe)
+        return _Scores(product, query, key, scale * of_query * of_key, factors, steps, safe)
+
+    def _is_of_heads(self, expr: Expr) -> bool:
+        """Whether an expression, other than scores, has at most one number for each head and batch."""
+        info = expr.struct_info
+        known = isinstance(info, TensorStructInfo) and info.extents is not None and info.ndim >= 2
+        return known and all(as_int(e) == 1 for e in (info.extents or ())[-2:]) and not self._has_product(expr)
 
     def _unscaled(self, expr: Expr) -> tuple[Expr, float]:
         """What constants multiply or divide in one or several steps, and their product."""
@@ -212,7 +229,10 @@ class _Fuser(PyExprMutator):
                     argument = self.builder_.emit(multiply(argument, factor))
                 bias = argument if bias is None else self.builder_.emit(add(bias, argument))
         rank = _info(scores.product).ndim
-        query = self._heads_last(scores.query, list(range(rank)))
+        query = scores.query
+        for factor in scores.factors:
+            query = self.builder_.emit(multiply(self.visit_expr(query), self.visit_expr(factor)))
+        query = self._heads_last(query, list(range(rank)))
         key = self._heads_last(scores.key, [*range(rank - 2), rank - 1, rank - 2])
         value = self._heads_last(value, list(range(rank)))
         bias = None if bias is None else self._of_four_dimensions(bias, rank)
