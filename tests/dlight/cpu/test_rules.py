@@ -159,22 +159,20 @@ def test_a_batch_of_one_has_the_panels_of_many(subscripts, batch):
     np.testing.assert_allclose(result(new, inputs), np.einsum(subscripts, *inputs[:2]), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("columns", [5, 7, 9, 15, 17, 23, 31, 33, 60, 63, 70])
-def test_columns_that_are_no_whole_vectors(columns):
-    a, b = te.placeholder((2, 12, 20), "float32", "a"), te.placeholder((2, 20, columns), "float32", "b")
-    k = te.reduce_axis((0, 20), "k")
-    c = te.compute((2, 12, columns), lambda n, i, j: te.sum(a[n, i, k] * b[n, k, j], axis=k), "c")
-    func = te.create_prim_func([a, b, c]).with_attr("global_symbol", "main")
+@pytest.mark.parametrize("columns", [3, 5, 7, 9, 15, 17, 23, 31, 33, 60, 63, 70])
+@pytest.mark.parametrize("batches, rows", [(2, 12), (1, 12), (3, 2)])
+def test_columns_that_are_no_whole_vectors(batches, rows, columns):
+    func = loops_of(op.matmul, (batches, rows, 20), (batches, 20, columns))
     inputs = arrays(func)
     new, rule = scheduled(func, "llvm -mcpu=haswell")
     vectors = []
 
     def see(node):
-        if isinstance(node, tir.For) and node.kind == tir.ForKind.VECTORIZED and "c_update" in str(node):
+        if isinstance(node, tir.For) and node.kind == tir.ForKind.VECTORIZED and "_update" in str(node):
             vectors.append(int(node.extent))
 
     tir.stmt_functor.post_order_visit(new.body, see)
-    assert rule == "Contraction" and vectors and all(lanes % 8 == 0 for lanes in vectors)
+    assert rule == "Contraction" and vectors and all(lanes >= 4 for lanes in vectors)  # half a vector
     np.testing.assert_allclose(result(new, inputs), inputs[0] @ inputs[1], rtol=1e-4, atol=1e-5)
 
 

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 
 from ...arith import Analyzer
-from ...ir.expr import PrimExpr, Var, as_int, const
+from ...ir.expr import IntImm, PrimExpr, Var, as_int, const
 from ...target.cpu import CPUInfo, cpu_info
 from ...target.target import Target
 from ...tir.expr import IterVar
@@ -128,7 +128,8 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
     (vector,) = vectors
     used = variables_of(vector)
     # Each element is copied once; a convolution's windows would be copied again and again.
-    if not all(isinstance(index, Var) for index in vector.indices) or len(used) != len(vector.indices):
+    places = [index for index in vector.indices if not isinstance(index, IntImm)]
+    if not all(isinstance(index, Var) for index in places) or len(used) != len(places):
         return
     # A vector needs no panels, nor does a product without a sum.
     if len([v for v in used if extents[v] != 1]) < 2 or extents[channel] == 1:
@@ -141,7 +142,9 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
         size = math.prod(extents[v] or ROWS_IF_UNKNOWN for v in used) * itemsize
         pays = size > 2 * info.l2_bytes and rows >= ROWS_OF_LARGE_PANELS
     else:
-        pays = rows >= ROWS_OF_PANELS and (extent is None or 2 * extent >= lanes)
+        in_parts = extent is not None and vector.indices[-1] is channel and 4 * (extent & -extent) <= lanes
+        pays = rows >= (ROWS_OF_PARTS if in_parts else ROWS_OF_PANELS)
+        pays = pays and (extent is None or 2 * extent >= lanes or (in_parts and extent > 2))
     if not pays:
         return
     depth = math.prod(extents[v] or 1 for v in extents if v not in spatial)
@@ -159,8 +162,9 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
         sch.transform_block_layout(copy, panels)
 
 
-ROWS_OF_PANELS, ROWS_OF_LARGE_PANELS = 8, 64
-"""From how many rows of the result on a copy pays, of a matrix without whole vectors and of a large one.
+ROWS_OF_PARTS, ROWS_OF_PANELS, ROWS_OF_LARGE_PANELS = 2, 8, 64
+"""From how many rows of the result on a copy pays, of a matrix whose rows are quarters of vectors or less, of one
+without whole vectors and of a large one.
 
 A copy reads and writes each element once, and each row of the result reads it once more. That copies pay for 128 rows
 was measured (docs/architecture.md); from how many on is an estimate.
