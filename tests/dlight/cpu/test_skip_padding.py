@@ -106,3 +106,15 @@ def test_padding_with_another_number_is_summed():
         "conv",
     )
     assert conditions(scheduled(te.create_prim_func([data, weight, result]).with_attr("global_symbol", "main"))) == 0
+
+
+def test_rows_that_a_mask_hides_are_summed():
+    data, mask = te.placeholder((12, 20), "float32", "data"), te.placeholder((20,), "int32", "mask")
+    weight = te.placeholder((20, 16), "float32", "weight")
+    hidden = te.compute(
+        (12, 20), lambda i, k: tir.if_then_else(mask[k] > 0, data[i, k], tir.const(0, "float32")), "hidden"
+    )
+    k = te.reduce_axis((0, 20), "k")
+    result = te.compute((12, 16), lambda i, j: te.sum(hidden[i, k] * weight[k, j], axis=k), "sum")
+    func = te.create_prim_func([data, mask, weight, result]).with_attr("global_symbol", "main")
+    assert conditions(scheduled(func)) == 0

@@ -24,7 +24,7 @@ from ...tir.analysis.variables import variables
 from ...tir.expr import IterVar
 from ...tir.function import PrimFunc
 from ...tir.stmt import Block, BlockRealize, BufferStore, For, IfThenElse
-from ...tir.stmt_functor import substitute
+from ...tir.stmt_functor import loads, substitute
 from ..analysis.contraction import operands
 
 Padded = dict[Any, tuple[list[Var], list[PrimExpr]]]
@@ -67,7 +67,7 @@ class _Conditions(Visitor):
             axes, terms = self.padded.get(load.buffer, ([], []))
             places = {axis: substitute(index, values) for axis, index in zip(axes, load.indices, strict=bool(axes))}
             for term in terms:
-                if len(variables(term) & places.keys()) == 1:
+                if len(variables(term) & places.keys()) == 1 and not loads(term):
                     self._add(substitute(term, places), summed)
 
     def _add(self, condition: PrimExpr, summed: set[Var]) -> None:
