@@ -22,6 +22,10 @@ ROWS_IF_UNKNOWN = 1 << 10
 """The extent that a symbolic one is taken to be. A guess: large enough that whole tiles are what counts."""
 
 
+MOST_VECTORS = 8
+"""Of a tile: larger ones only make the code of the unrolled loops longer."""
+
+
 @dataclass(slots=True)
 class Axes:
     """The role of each loop of a contraction, as its position in the nest."""
@@ -83,18 +87,14 @@ def contraction_axes(leaf: Leaf, info: CPUInfo) -> Axes | None:
 
 def _row_of_vectors(leaf: Leaf, position: int, vector: BufferLoad, info: CPUInfo) -> int | None:
     """The elements of the vectors that an axis fills but for a part of the last one, if rows of the operand have that
-    many: then they are the only panel. None otherwise, and for more than `MOST_OF_ROW` vectors.
+    many: then they are the only panel. None otherwise, and for more than `MOST_VECTORS` vectors.
     """
     extent, lanes = leaf.extents[position], max(1, info.vector_bytes // leaf.block.writes[0].buffer.dtype.itemsize)
     if extent is None or extent % lanes == 0:
         return None
     whole = -(-extent // lanes) * lanes
-    fits = whole <= MOST_OF_ROW * lanes and has_room(vector, leaf.block.iter_vars[position].var, whole)
+    fits = whole <= MOST_VECTORS * lanes and has_room(vector, leaf.block.iter_vars[position].var, whole)
     return whole if fits else None
-
-
-MOST_OF_ROW = 8
-"""As many vectors as `panel_of_rows` gives a panel at most."""
 
 
 def dots_of(vector: BufferLoad, scalar: BufferLoad, positions: dict[Var, int], info: CPUInfo) -> Dots | None:

@@ -16,7 +16,7 @@ from ...tir.expr import BufferLoad, IterVar
 from ...tir.stmt import Block
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, extent_of
-from .contraction_axes import ROWS_IF_UNKNOWN, Axes, axis_of_rows, variables_of, vector_operand
+from .contraction_axes import MOST_VECTORS, ROWS_IF_UNKNOWN, Axes, axis_of_rows, variables_of, vector_operand
 
 
 @dataclass(slots=True)
@@ -59,9 +59,9 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
     return min(fitting, key=time, default=None)
 
 
-MOST_ROWS, MOST_VECTORS = 16, 8
-"""Limits of a tile. Eight sums keep the processor busy (`FMAS_PER_CYCLE` times `FMA_LATENCY`); much larger tiles only
-make the code of the unrolled loops longer."""
+MOST_ROWS = 16
+"""A limit of a tile, beside `MOST_VECTORS`. Eight sums keep the processor busy (`FMAS_PER_CYCLE` times `FMA_LATENCY`);
+much larger tiles only make the code of the unrolled loops longer."""
 
 
 def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
