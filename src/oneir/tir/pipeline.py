@@ -60,6 +60,7 @@ def default_tir_passes() -> list[Pass]:
         transform.Simplify(),
         transform.RemoveNoOp(),
         transform.RewriteUnsafeSelect(keep_masks=True),
+        *([transform.CollapseParallelLoops()] if target.kind.name == "llvm" else []),
         transform.HoistIfThenElse(),
         # no CommonSubexprElimTIR: code generation numbers values itself, so it costs time here and gains none there
         *([transform.SkipAssert()] if config.get("tir.disable_assert", False) else []),

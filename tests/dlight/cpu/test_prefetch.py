@@ -162,34 +162,44 @@ def by_panels(rows: int | str, depth: int, panels: int, text: str = PANELS) -> P
     return sch.mod["main"]
 
 
+PANEL_OF_STEP = pytest.mark.parametrize(("text", "length"), [(PANELS, 1), (WORDS, 4)], ids=["float32", "int8"])
+"""A step of the sum reads 128 bytes of a panel: products of one number, or of the four of a word."""
+
+
+def lines_asked_for(loads: list[BufferLoad], length: int, places: dict[str, int]) -> set[int]:
+    """The lines of the panel after the first that the steps of a sum over 64 words ask for, in loops at `places`."""
+    analyzer, asked = Analyzer(), set[int]()
+    step = "k_0" if length > 1 else "k"
+    for load in loads:
+        for k in range(64):
+            at = {v: const({**places, step: k}[v.name], v.dtype) for v in undefined_vars(load) if v.name != "B"}
+            panel, *_, last = (number(analyzer.simplify(substitute(index, at))) for index in load.indices)
+            if panel == 1:
+                asked.add(last * load.buffer.dtype.bits // 8 // 64)
+    return asked
+
+
 @pytest.mark.parametrize("rows", [30, 64])
-@pytest.mark.parametrize("known", [True, False], ids=["known rows", "unknown rows"])
-@pytest.mark.parametrize(("text", "step_bytes", "length"), [(PANELS, 128, 1), (WORDS, 128, 4)], ids=["float32", "int8"])
-def test_rows_ask_for_the_next_panel(rows: int, known: bool, text: str, step_bytes: int, length: int) -> None:
-    depth = 64 * length
-    loads = prefetched(by_panels(rows if known else "n", depth, 4096, text))
-    # Tiles of fewer rows, at the end of an unknown number, ask for the same.
-    assert len({str(load) for load in loads}) == 1
-    load = loads[0]
-    loops = {var.name: var for var in undefined_vars(load)}
-    tile, step = loops["j_0_i_0_fused"], loops["k_0" if length > 1 else "k"]
-    size = {} if known else {loops["n"]: const(rows, "int32")}
-    asked: set[int] = set()
-    analyzer = Analyzer()
-    tiles = 0
-
-    def value(index: PrimExpr, place: int) -> int:
-        at = {tile: const(tiles, tile.dtype), step: const(place, step.dtype), **size}
-        return number(analyzer.simplify(substitute(index, at)))
-
-    while value(load.indices[0], 0) == 1:
-        for place in range(depth // length):
-            asked.add(value(load.indices[-1], place) * load.buffer.dtype.bits // 8 // 64)
+@PANEL_OF_STEP
+def test_rows_ask_for_the_next_panel(rows: int, text: str, length: int) -> None:
+    loads = prefetched(by_panels(rows, 64 * length, 4096, text))
+    assert len(loads) == 1
+    asked, tiles = set[int](), 0
+    while lines := lines_asked_for(loads, length, {"j_0_i_0_fused": tiles}):
+        asked |= lines
         tiles += 1
     assert 1 < tiles < rows
     # All lines of the panel, and few of the one behind it.
-    lines = depth // length * step_bytes // 64
-    assert set(range(lines)) <= asked and max(asked) < lines * 1.25
+    assert set(range(128)) <= asked and max(asked) < 128 * 1.25
+
+
+@PANEL_OF_STEP
+def test_the_first_tiles_of_any_number_of_rows_ask_for_all_of_the_next_panel(text: str, length: int) -> None:
+    loads = prefetched(by_panels("n", 64 * length, 4096, text))
+    # Tiles of fewer rows, at the end of an unknown number, ask for the same.
+    assert len({str(load) for load in loads}) == 2
+    for tile in range(3):
+        assert lines_asked_for(loads, length, {"j_0": 0, "i_0": tile}) == set(range(128))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from ...ir.expr import IntImm
@@ -47,14 +48,19 @@ def largest_divisor(extent: int, most: int) -> int:
 
 
 def parallelize(sch: Schedule, loops: Sequence[LoopRV], work: int) -> LoopRV | None:
-    """Runs the outer loops on several threads, where there is enough to do; returns the innermost loop that is left."""
+    """Runs the outer loops on several threads, where there is enough to do; returns the innermost loop that is left.
+
+    Of a fused loop of symbolic extents little could be proven, so only those of known extents are fused. Parallel loops
+    in each other become one when nothing is left to prove (`CollapseParallelLoops`).
+    """
     if not loops:
         return None
     if work < PARALLEL_WORK:
         return loops[-1]
-    # Of a fused loop of several symbolic extents nothing could be proven, so only one such loop is fused.
-    unknown = [i for i, loop in enumerate(loops) if not isinstance(sch.get(loop).extent, IntImm)]
-    count = unknown[1] if len(unknown) > 1 else len(loops)
-    outer = sch.fuse(*loops[:count]) if count > 1 else loops[0]
-    sch.parallel(outer)
-    return outer if count == len(loops) else loops[-1]
+    groups = [list(group) for _, group in groupby(loops, lambda loop: isinstance(sch.get(loop).extent, IntImm))]
+    for group in groups:
+        is_known = isinstance(sch.get(group[0]).extent, IntImm)
+        group[:] = [sch.fuse(*group)] if is_known and len(group) > 1 else group
+        for loop in group:
+            sch.parallel(loop)
+    return groups[-1][-1]

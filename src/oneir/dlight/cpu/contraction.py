@@ -36,6 +36,7 @@ from .contraction_axes import (
     vector_operand,
 )
 from .fewer_rows import mark_tile, with_fewer_rows
+from .flat_rows import with_flat_rows
 from .prefetch import in_front, next_panel
 from .register_tile import Tile, panel_of_rows, register_tile, sum_bytes, vectors_stay_in_cache
 from .skip_padding import without_padding
@@ -55,7 +56,7 @@ class Contraction(CPUScheduleRule):
         inline_elementwise(sch)
         for name in [leaf.block.name_hint for leaf in leaves(sch) or () if is_contraction(leaf)]:
             copy_into_panels(sch, name, info)
-            sch = widen_rows(sch, name, info)
+            sch = with_flat_rows(widen_rows(sch, name, info), name, info)
         sch = round_up(sch, info)
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
@@ -206,7 +207,7 @@ def round_up(sch: Schedule, info: CPUInfo) -> Schedule:
                 whole[leaf.block.iter_vars[position].var] = factor
         if whole:
             accumulator = leaf.block.writes[0].buffer
-            if accumulator in sch.mod["main"].buffer_map.values():
+            if accumulator.data in [buffer.data for buffer in sch.mod["main"].buffer_map.values()]:
                 sch.cache_write(leaf.handle, 0, "global")
             sch = Schedule(computing_whole_tiles(sch.mod["main"], [leaf.block.name_hint], whole))
     return sch

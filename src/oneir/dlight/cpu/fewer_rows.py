@@ -6,7 +6,7 @@
                                                       elif n - i * 6 <= 2: ...
 
 A tile computes all of its rows, also those past the end. Of many rows that is a small part; of one row, it would be
-most of the work. The last tile therefore has as many rows as the next of 1, 2, 3, 4 and 8.
+most of the work. The last tile therefore has as many rows as the next of 1 to 5 and 8.
 """
 
 from __future__ import annotations
@@ -21,6 +21,15 @@ from ...tir.function import PrimFunc
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import BlockRealize, For, IfThenElse
 from ...tir.stmt_functor import renew_stmt, substitute
+
+COUNTS = (8, 5, 4, 3, 2, 1)
+"""Rows that a last tile may have, if they are fewer than those of other tiles."""
+
+
+def rows_of_last_tile(rest: int, rows: int) -> int:
+    """How many rows the last tile computes if so many are left, and other tiles have `rows`."""
+    return min(count for count in (rows, *COUNTS) if count >= rest)
+
 
 ROWS, TILE = "cpu.rows_of_tile", "cpu.tile"
 """Annotations: of the loops over the rows of a tile, and of the loop whose body is one tile."""
@@ -51,7 +60,7 @@ class _Tails(Mapper):
         found(body)
         if len(found.ends) == 1:
             ((rows, remaining),) = found.ends.values()
-            for fewer in [count for count in (8, 4, 3, 2, 1) if count < rows]:
+            for fewer in [count for count in COUNTS if count < rows]:
                 full = IfThenElse(remaining <= const(fewer, remaining.dtype), renew_stmt(_Rows(fewer)(body)), full)
         return loop.replace(body=full, annotations=_unmarked(loop))
 

@@ -76,7 +76,7 @@ def next_panel(
 
     `tiles` are the numbers of a tile along the axes of rows and how many there are, and `steps` the same of a step;
     the last ones are next to each other. Each tile asks for its part. Where the number of tiles is unknown, the first
-    ones ask for a line in each step, and later ones for the same lines, which is cheap.
+    ones ask for two lines in each step, and later ones for the same lines, which is cheap.
     """
     extents = [extent for _, extent in tiles if extent is not None]
     line = LINE * 8 // load.buffer.dtype.bits
@@ -84,8 +84,8 @@ def next_panel(
         of_step = -(-width // math.prod(extents))
         number = _flat([value for value, _ in tiles], extents)
     else:
-        of_step = line
-        number = sum((value for value, _ in tiles), const(0, "int64")) % -(-width // line)
+        of_step = 2 * line
+        number = sum((value for value, _ in tiles), const(0, "int64")) % -(-width // of_step)
     values, counts = zip(*steps, strict=True)
     analyzer = Analyzer()
     *outer, last = (analyzer.simplify(substitute(index, start)) for index in load.indices)

@@ -17,6 +17,7 @@ from ...tir.stmt import Block
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, extent_of
 from .contraction_axes import MOST_VECTORS, ROWS_IF_UNKNOWN, Axes, axis_of_rows, variables_of, vector_operand
+from .fewer_rows import rows_of_last_tile
 
 
 @dataclass(slots=True)
@@ -39,10 +40,11 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
         return None
     widths = [axes.panel] if axes.panel else vector_widths(extent, lanes)
     depth = math.prod(leaf.extents[i] or 1 for i in axes.reduction) // (1 if axes.dots is None else axes.dots.length)
-    rows = 1 if axes.rows is None else leaf.extents[axes.rows] or ROWS_IF_UNKNOWN
+    rows = 1 if axes.rows is None else leaf.extents[axes.rows]
     columns = 1 if axes.columns is None else leaf.extents[axes.columns] or 1
     # Without columns, rows need not be divided evenly.
-    row_tiles = range(1, min(rows, MOST_ROWS) + 1) if columns == 1 else _divisors(rows, MOST_ROWS)
+    most = min(rows or MOST_ROWS, MOST_ROWS)
+    row_tiles = range(1, most + 1) if columns == 1 or rows is None else _divisors(rows, MOST_ROWS)
     tiles = [
         Tile(width, row_tile, column_tile)
         for width in widths
@@ -52,8 +54,9 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
 
     def time(tile: Tile) -> tuple[float, int]:
         vectors = -(-tile.vector // lanes) * tile.columns
-        count = -(-extent // tile.vector) * -(-rows // tile.rows) * -(-columns // tile.columns)
-        return count * step_time(tile.rows, vectors, depth * tile.vector * itemsize, info), -tile.rows * vectors
+        count = -(-extent // tile.vector) * -(-columns // tile.columns)
+        one_pass = time_of_rows(rows, tile.rows, vectors, depth * tile.vector * itemsize, info)
+        return count * one_pass, -tile.rows * vectors
 
     fitting = [t for t in tiles if in_registers(t.rows, -(-t.vector // lanes) * t.columns, info)]
     return min(fitting, key=time, default=None)
@@ -62,6 +65,26 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
 MOST_ROWS = 16
 """A limit of a tile, beside `MOST_VECTORS`. Eight sums keep the processor busy (`FMAS_PER_CYCLE` times `FMA_LATENCY`);
 much larger tiles only make the code of the unrolled loops longer."""
+
+
+LIKELY_ROWS = (8, 16, 32, 64, 128, 512)
+"""What an unknown number of rows is taken to be, each as likely: what batches and sentences often are. Few of them make
+tiles that divide them better than tiles that are a little faster for many."""
+
+
+def time_of_rows(rows: int | None, of_tile: int, vectors: int, panel: int, info: CPUInfo) -> float:
+    """Estimated cycles that tiles of so many rows by `vectors` take for a step along the sum for all rows; for an
+    unknown number of them, for a row of the likely numbers.
+    """
+    if rows is not None:
+        return -(-rows // of_tile) * step_time(of_tile, vectors, panel, info)
+    of_whole = step_time(of_tile, vectors, panel, info)
+    cycles = 0.0
+    for count in LIKELY_ROWS:
+        whole, rest = divmod(count, of_tile)
+        last = step_time(rows_of_last_tile(rest, of_tile), vectors, panel, info) if rest else 0
+        cycles += (whole * of_whole + last) / count
+    return cycles / len(LIKELY_ROWS)
 
 
 def in_registers(rows: int, vectors: int, info: CPUInfo) -> bool:
@@ -145,20 +168,20 @@ def panel_for(block: Block, channel: Var, info: CPUInfo, steps: int = 1) -> int 
         return None
     shared = {v: extents[v] for v in extents if _gives_rows(block, found, v, channel)}
     axis = axis_of_rows(shared)
-    rows = 1 if axis is None else shared[axis] or ROWS_IF_UNKNOWN
+    rows = 1 if axis is None else shared[axis]
     depth = math.prod(extents[iv.var] or 1 for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce)
     return panel_of_rows(rows, extent, -(-depth // steps), info, sum_bytes(block.writes[0].buffer))
 
 
-def panel_of_rows(rows: int, extent: int, depth: int, info: CPUInfo, itemsize: int) -> int:
-    """The width of panels with which so many rows of a product are computed fastest."""
+def panel_of_rows(rows: int | None, extent: int, depth: int, info: CPUInfo, itemsize: int) -> int:
+    """The width of panels with which so many rows of a product, None for any number, are computed fastest."""
     lanes = max(1, info.vector_bytes // itemsize)
 
     def time(vectors: int) -> tuple[float, int]:
         best = min(
             (
-                -(-rows // count) * step_time(count, vectors, depth * vectors * lanes * itemsize, info)
-                for count in range(1, min(rows, MOST_ROWS) + 1)
+                time_of_rows(rows, count, vectors, depth * vectors * lanes * itemsize, info)
+                for count in range(1, min(rows or MOST_ROWS, MOST_ROWS) + 1)
                 if in_registers(count, vectors, info)
             ),
             default=math.inf,

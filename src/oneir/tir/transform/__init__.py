@@ -9,6 +9,7 @@ from .annotate_irregular_loop import AnnotateIrregularLoop
 from .apply import Apply
 from .bind_target import BindTarget
 from .bind_unbound_statements import BindUnboundStatements
+from .collapse_parallel_loops import CollapseParallelLoops
 from .combine_context_call import CombineContextCall
 from .common_subexpr_elim import CommonSubexprElimTIR
 from .compact_buffer_allocation import CompactBufferAllocation
@@ -107,6 +108,7 @@ __all__ = [
     "BF16StorageLegalize",
     "BindTarget",
     "BindUnboundStatements",
+    "CollapseParallelLoops",
     "CombineContextCall",
     "CommonSubexprElimTIR",
     "CompactBufferAllocation",

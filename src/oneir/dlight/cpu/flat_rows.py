@@ -1,0 +1,210 @@
+"""Axes of rows that lie one after the other in memory become one, where how many rows there are is unknown.
+
+    for b, i, j, k in T.grid(n, m, 64, 32):           for bi, j, k in T.grid(n * m, 64, 32):
+        C[b, i, j] += A[b, i, k] * B[k, j]     ->         C[bi, j] += A[bi, k] * B[k, j]
+
+A tile then has rows of the next sentence, or of the next line of an image, where it would end with some that nobody
+needs: an image of 13 x 13 has 169 rows, which are 11 tiles of 16 and not 13. Parameters are seen as tensors of fewer
+axes, which is the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ...arith import Analyzer
+from ...ir.container import Array
+from ...ir.expr import PrimExpr, Range, Var, as_int, const
+from ...ir.structural import structural_equal
+from ...ir.visitor import Mapper, Visitor
+from ...target.cpu import CPUInfo
+from ...tir.analysis import get_block_read_write_region
+from ...tir.analysis.variables import variables
+from ...tir.buffer import Buffer
+from ...tir.expr import BufferLoad, IterVar
+from ...tir.function import PrimFunc
+from ...tir.schedule import Schedule
+from ...tir.stmt import BlockRealize, BufferStore, For
+from ...tir.stmt_functor import loads, substitute
+from ..analysis.contraction import is_contraction
+from ..analysis.leaves import Leaf, extent_of, leaves
+from .contraction_axes import contraction_axes
+
+
+def with_flat_rows(sch: Schedule, name: str, info: CPUInfo) -> Schedule:
+    """The schedule with one axis of rows in the contraction of that name, if their number is unknown."""
+    while (pairs := _pairs(sch, name, info)) is not None:
+        sch = Schedule(_flattened(sch.mod["main"], pairs))
+    return sch
+
+
+@dataclass(slots=True)
+class _Pairs:
+    """Two axes of blocks, outer and inner, and the axis of each buffer that the outer one runs along; the inner one
+    runs along the next.
+    """
+
+    of_blocks: dict[str, tuple[IterVar, IterVar]] = field(default_factory=dict)
+    of_buffers: dict[Buffer, int] = field(default_factory=dict)
+
+
+def _pairs(sch: Schedule, name: str, info: CPUInfo) -> _Pairs | None:
+    """The innermost axis of a contraction's rows, if it is unknown, and the one before it, in all blocks; None where
+    some block does not run along both of them as one.
+    """
+    found = leaves(sch) or []
+    main = next(leaf for leaf in found if leaf.block.name_hint == name)
+    axes = contraction_axes(main, info) if is_contraction(main) else None
+    store = main.block.body
+    if axes is None or axes.rows is None or main.extents[axes.rows] is not None or not isinstance(store, BufferStore):
+        return None
+    rows = main.block.iter_vars[axes.rows].var
+    place = next((i for i, index in enumerate(store.indices) if index is rows), 0)
+    if place == 0:
+        return None
+    pairs = _Pairs(of_buffers={store.buffer: place - 1})
+    known = -1
+    while known != len(pairs.of_blocks) + len(pairs.of_buffers):
+        known = len(pairs.of_blocks) + len(pairs.of_buffers)
+        if not all(_extend(pairs, leaf) for leaf in found):
+            return None
+    outer, _ = pairs.of_blocks[name]
+    return None if as_int(extent_of(outer)) == 1 else pairs
+
+
+def _extend(pairs: _Pairs, leaf: Leaf) -> bool:
+    """Adds the axes of a block that run along known axes of buffers, and what else they run along; whether they always
+    do so together.
+    """
+    block = leaf.block
+    parts = [part for part in (block.body, block.init) if part is not None]
+    stores = [part for part in parts if isinstance(part, BufferStore)]
+    if len(stores) < len(parts):
+        return False
+    sums = [iv for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce]
+    once, analyzer = {iv.var: const(0, iv.var.dtype) for iv in sums if as_int(extent_of(iv)) == 1}, Analyzer()
+    accesses = [
+        (access.buffer, [analyzer.simplify(substitute(index, once)) for index in access.indices])
+        for store in stores
+        for access in (store, *loads(store.value))
+    ]
+    axes = {iv.var: iv for iv in block.iter_vars}
+    pair = pairs.of_blocks.get(block.name_hint)
+    for buffer, indices in accesses:
+        place = pairs.of_buffers.get(buffer)
+        if place is not None and pair is None:
+            outer, inner = (axes.get(index) if isinstance(index, Var) else None for index in indices[place : place + 2])
+            if outer is None or inner is None or IterVar.CommReduce in (outer.iter_type, inner.iter_type):
+                return False
+            pair = pairs.of_blocks[block.name_hint] = outer, inner
+    if pair is None:
+        return True
+    in_values = _VariablesOfValues(stores).found
+    return in_values.isdisjoint(iv.var for iv in pair) and all(_runs_along(pairs, *a, *pair) for a in accesses)
+
+
+class _VariablesOfValues(Visitor):
+    """The variables that values depend on beside the elements that they read."""
+
+    def __init__(self, stores: Sequence[BufferStore]):
+        super().__init__()
+        self.found: set[Var] = set()
+        for store in stores:
+            self(store.value)
+
+    def visit_Var(self, var: Var) -> None:
+        self.found.add(var)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> None:
+        pass
+
+
+def _runs_along(pairs: _Pairs, buffer: Buffer, indices: list[PrimExpr], outer: IterVar, inner: IterVar) -> bool:
+    """Whether an access runs along two axes as one, which is noted, or along neither."""
+    used = [i for i, index in enumerate(indices) if not variables(index).isdisjoint({outer.var, inner.var})]
+    if not used:
+        return buffer not in pairs.of_buffers
+    place = used[0]
+    whole = (
+        used == [place, place + 1]
+        and indices[place] is outer.var
+        and indices[place + 1] is inner.var
+        and structural_equal(buffer.shape[place], extent_of(outer))
+        and structural_equal(buffer.shape[place + 1], extent_of(inner))
+        and not buffer.strides
+        and not buffer.axis_separators
+    )
+    return whole and pairs.of_buffers.setdefault(buffer, place) == place
+
+
+def _flattened(func: PrimFunc, pairs: _Pairs) -> PrimFunc:
+    """The function with one axis instead of two in blocks and buffers."""
+    return func.replace(body=_Flatten(pairs)(func.body))
+
+
+class _Flatten(Mapper):
+    def __init__(self, pairs: _Pairs):
+        super().__init__()
+        self.pairs = pairs
+        self.buffers = {buffer: _merged(buffer, place) for buffer, place in pairs.of_buffers.items()}
+        self.extents: dict[PrimExpr, PrimExpr] = {}
+        """Those of the outer loops."""
+        self.inner: set[PrimExpr] = set()
+        """The variables of inner loops, of which only the bodies are left."""
+        self.axis: IterVar | None = None
+        """That of the block which is visited."""
+
+    def visit_Buffer(self, buffer: Buffer) -> Buffer:
+        return self.buffers.get(buffer, buffer)
+
+    def visit_For(self, loop: For) -> Any:
+        new = self.generic_visit(loop)
+        if loop.loop_var in self.inner:
+            return new.body
+        extent = self.extents.get(loop.loop_var)
+        return new if extent is None else new.replace(extent=extent)
+
+    def visit_BlockRealize(self, realize: BlockRealize) -> Any:
+        pair = self.pairs.of_blocks.get(realize.block.name_hint)
+        if pair is None:
+            return self.generic_visit(realize)
+        outer, inner = pair
+        values = dict(zip(realize.block.iter_vars, realize.iter_values, strict=True))
+        extent = extent_of(outer) * extent_of(inner)
+        self.extents[values[outer]] = extent
+        self.inner.add(values.pop(inner))
+        axis = IterVar(Range(extent), Var(f"{outer.var.name}_{inner.var.name}", outer.var.dtype), outer.iter_type)
+        self.axis, block = axis, realize.block
+        init = None if block.init is None else self(block.init)
+        axes = [axis if iv is outer else iv for iv in values]
+        block = block.replace(iter_vars=axes, body=self(block.body), init=init)
+        touched = [self(region.buffer) for region in (*block.reads, *block.writes)]
+        reads, writes = get_block_read_write_region(block, {buffer.data: buffer for buffer in touched})
+        own = [region.buffer for region in writes]
+        block = block.replace(reads=[region for region in reads if region.buffer not in own], writes=writes)
+        return realize.replace(iter_values=list(values.values()), block=block)
+
+    def visit_BufferLoad(self, load: BufferLoad) -> Any:
+        if load.buffer not in self.buffers:
+            return self.generic_visit(load)
+        return BufferLoad(self.buffers[load.buffer], self.merged(load.buffer, load.indices))
+
+    def visit_BufferStore(self, store: BufferStore) -> Any:
+        if store.buffer not in self.buffers:
+            return self.generic_visit(store)
+        indices = self.merged(store.buffer, store.indices)
+        return store.replace(buffer=self.buffers[store.buffer], indices=indices, value=self(store.value))
+
+    def merged(self, buffer: Buffer, indices: Array[PrimExpr]) -> list[PrimExpr]:
+        """The indices with that of the axis which two have become."""
+        assert self.axis is not None
+        place = self.pairs.of_buffers[buffer]
+        return [*indices[:place], self.axis.var, *indices[place + 2 :]]
+
+
+def _merged(buffer: Buffer, place: int) -> Buffer:
+    """The same memory with one axis instead of two."""
+    shape = list(buffer.shape)
+    return buffer.replace(shape=[*shape[:place], shape[place] * shape[place + 1], *shape[place + 2 :]])

@@ -1,0 +1,137 @@
+"""Axes of rows that lie one after the other in memory become one, where how many rows there are is unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import oneir
+from oneir import relax, te, tir
+from oneir.dlight.analysis.leaves import leaves
+from oneir.dlight.cpu.flat_rows import with_flat_rows
+from oneir.relax import op
+from oneir.target import Target
+from oneir.target.cpu import cpu_info
+from oneir.testing import interpret
+from oneir.tir.schedule import Schedule
+
+INFO = cpu_info(Target("llvm -mcpu=x86-64-v3"))
+N, M = te.var("n", "int64"), te.var("m", "int64")
+Epilogue = Callable[..., tir.PrimExpr]
+
+
+def product(*rows: int | tir.Var, epilogue: Epilogue | None = None, by_batch: bool = False) -> tir.PrimFunc:
+    """Rows of 4 elements by 4 x 16, which may be a matrix for each batch; and what `epilogue` makes of the result."""
+    a = te.placeholder((*rows, 4), name="A")
+    b = te.placeholder((rows[0], 4, 16) if by_batch else (4, 16), name="B")
+    other = te.placeholder((*rows, 16), name="other")
+    k = te.reduce_axis((0, 4), name="k")
+
+    def elements(*axes: tir.Var) -> tir.PrimExpr:
+        *row, column = axes
+        weight = b[row[0], k, column] if by_batch else b[k, column]
+        return te.sum(a[(*row, k)] * weight, axis=k)
+
+    c = te.compute((*rows, 16), elements, name="C")
+    if epilogue is None:
+        return te.create_prim_func([a, b, c])
+    d = te.compute((*rows, 16), lambda *axes: epilogue(c, other, *axes), name="D")
+    return te.create_prim_func([a, b, other, d])
+
+
+def flat(func: tir.PrimFunc) -> Schedule:
+    return with_flat_rows(Schedule(func), "C", INFO)
+
+
+def axes(sch: Schedule) -> dict[str, int]:
+    """How many axes each block has."""
+    return {leaf.block.name_hint: len(leaf.block.iter_vars) for leaf in leaves(sch) or ()}
+
+
+@pytest.mark.parametrize(
+    ("func", "expected"),
+    [
+        pytest.param(product(N, M), {"C": 3}, id="batch and length"),
+        pytest.param(product(N, 3, M), {"C": 3}, id="three axes"),
+        pytest.param(product(3, M), {"C": 3}, id="a known batch"),
+        pytest.param(product(N, M, epilogue=lambda c, x, i, j, k: c[i, j, k] + x[i, j, k]), {"C": 3, "D": 2}, id="sum"),
+    ],
+)
+def test_rows_become_one_axis(func: tir.PrimFunc, expected: dict[str, int]) -> None:
+    assert axes(flat(func)) == expected
+
+
+@pytest.mark.parametrize(
+    ("func", "expected"),
+    [
+        pytest.param(product(N, 7), {"C": 4}, id="a known length"),
+        pytest.param(product(1, M), {"C": 4}, id="one matrix"),
+        pytest.param(product(N, M, by_batch=True), {"C": 4}, id="a matrix of its own for each batch"),
+        pytest.param(
+            product(N, M, epilogue=lambda c, x, i, j, k: c[i, j, k] + x[0, j, k]), {"C": 4, "D": 3}, id="broadcast rows"
+        ),
+        pytest.param(
+            product(N, M, epilogue=lambda c, x, i, j, k: te.if_then_else(j < 3, c[i, j, k], 0.0)),
+            {"C": 4, "D": 3},
+            id="a condition on an axis",
+        ),
+        pytest.param(
+            product(N, M, epilogue=lambda c, x, i, j, k: c[i, j, k] + x[i, M - 1 - j, k]),
+            {"C": 4, "D": 3},
+            id="reversed",
+        ),
+    ],
+)
+def test_rows_that_are_no_one_axis_for_all_blocks_stay(func: tir.PrimFunc, expected: dict[str, int]) -> None:
+    sch = Schedule(func)
+    assert with_flat_rows(sch, "C", INFO) is sch and axes(sch) == expected
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (1, 5), (0, 4)])
+def test_the_interpreter_computes_the_same(shape: tuple[int, int]) -> None:
+    func = flat(product(N, M, epilogue=lambda c, x, i, j, k: te.max(c[i, j, k], x[i, j, k]))).mod["main"]
+    rng = np.random.default_rng(0)
+    a, b, x = (rng.standard_normal(s, dtype="float32") for s in ((*shape, 4), (4, 16), (*shape, 16)))
+    found = np.zeros((*shape, 16), "float32")
+    interpret(func, a, b, x, found)
+    np.testing.assert_allclose(found, np.maximum(a @ b, x), atol=1e-6)
+
+
+def compiled(shape: tuple[object, ...], make: Callable[[relax.Expr], relax.Expr], dtype: str = "float32"):
+    builder = relax.BlockBuilder()
+    param = relax.Var("x", relax.TensorStructInfo(shape, dtype))
+    with builder.function("main", [param]):
+        with builder.dataflow():
+            result = builder.emit_output(make(param))
+        builder.emit_func_output(result)
+    return relax.VirtualMachine(relax.build(builder.get(), "llvm"), oneir.cpu())["main"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_linear_layer_of_unknown_batch_and_length(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    weight, bias = rng.standard_normal((24, 40)).astype(dtype), rng.standard_normal(40).astype(dtype)
+    program = compiled((N, M, 24), lambda x: op.add(op.matmul(x, relax.const(weight)), relax.const(bias)), dtype)
+    for shape in [(1, 1), (2, 7), (3, 5), (4, 33), (5, 0)]:
+        x = rng.standard_normal((*shape, 24)).astype(dtype)
+        expected = torch.from_numpy(x).double() @ torch.from_numpy(weight).double() + torch.from_numpy(bias).double()
+        found = program(oneir.runtime.tensor(x)).numpy()
+        tolerance = 1e-5 if dtype == "float32" else 2e-2
+        np.testing.assert_allclose(found, expected.numpy(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("strides", [1, 2])
+def test_a_convolution_of_one_pixel_of_unknown_images(strides: int) -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((20, 8, 1, 1), dtype="float32")
+    height, width = te.var("height", "int64"), te.var("width", "int64")
+    program = compiled(
+        (N, 8, height, width), lambda x: op.nn.relu(op.nn.conv2d(x, relax.const(weight), strides=strides))
+    )
+    for shape in [(1, 13, 13), (2, 5, 7), (3, 1, 1), (1, 32, 9)]:
+        x = rng.standard_normal((shape[0], 8, *shape[1:]), dtype="float32")
+        expected = torch.nn.functional.conv2d(torch.from_numpy(x), torch.from_numpy(weight), stride=strides).relu()
+        np.testing.assert_allclose(program(oneir.runtime.tensor(x)).numpy(), expected.numpy(), atol=1e-5)
