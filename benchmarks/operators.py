@@ -61,7 +61,7 @@ OF_ANY_AXES: Mapping[str, Call] = {
     "transpose first": lambda x: x.transpose(0, 1).contiguous(),
     "reverse axes": lambda x: x.permute(2, 1, 0).contiguous(),
     "sort last": lambda x: x.sort(-1)[0],
-    "argsort last": lambda x: x.argsort(-1),
+    "argsort last": lambda x: x.argsort(stable=True, dim=-1),
     "sort middle": lambda x: x.sort(1)[0],
     "flip last": lambda x: x.flip(-1),
     "flip middle": lambda x: x.flip(1),

@@ -34,8 +34,8 @@ def kernel(build, *shapes, dtypes: str | tuple[str, ...] = "float32") -> tir.Pri
     return func.with_attr("global_symbol", "main")
 
 
-def scheduled(func: tir.PrimFunc) -> tir.PrimFunc:
-    schedule = Spatial().apply(func, Target("llvm"))
+def scheduled(func: tir.PrimFunc, target: str = "llvm") -> tir.PrimFunc:
+    schedule = Spatial().apply(func, Target(target))
     assert schedule is not None
     return schedule.mod["main"]
 
@@ -169,6 +169,53 @@ def test_loops_without_rare_cases_are_left_to_llvm():
     assert vectors_of(scheduled(kernel(op.exp, (4, 64)))) == []
 
 
+@pytest.mark.parametrize(
+    ("build", "other", "extent"),
+    [(op.add, 1, 31), (op.add, 1, 32), (op.add, 1, 9), (lambda x, y: op.exp(op.add(x, y)), 1, 97)],
+    ids=["two vectors but for one", "two vectors", "little more than half of one", "a function of long rows"],
+)
+def test_short_rows_are_vectors(build, other, extent):
+    x, y = random(5, extent), random(5, other)
+    func = kernel(build, x.shape, y.shape)
+    assert vectors_of(scheduled(func, "llvm -mcpu=x86-64-v4")) == [16]
+    expected = np.exp(x + y) if extent == 97 else x + y
+    np.testing.assert_allclose(outcome(func, x, y, shape=x.shape), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape"),
+    [
+        (lambda x: op.strided_slice(x, [1], [0], [32], [2]), (5, 32)),
+        (lambda x: op.flip(x, 1), (5, 31)),
+        (lambda x: op.repeat(x, 2, 1), (5, 15)),
+    ],
+    ids=["every other element", "backwards", "each twice"],
+)
+def test_what_no_vector_loads_is_left_to_llvm(build, shape):
+    assert vectors_of(scheduled(kernel(build, shape), "llvm -mcpu=x86-64-v4")) == []
+
+
+@pytest.mark.parametrize("repeats", [[1, 2, 3], [2, 1, 1], [1, 1, 4]])
+def test_what_is_read_again_and_again_is_a_loop_of_its_own(repeats):
+    x = random(3, 5, 37)
+    func = kernel(lambda x: op.tile(x, repeats), x.shape)
+    innermost = loops_of(scheduled(func))[0]
+    assert int(innermost.extent) in (37, 5 * 37, 3 * 5 * 37)
+    expected = np.tile(x, repeats)
+    assert (outcome(func, x, shape=expected.shape) == expected).all()
+
+
+def test_elements_in_tasks_that_do_not_divide_rows_are_neighbours():
+    # 300,096 elements are 48 tasks of 6,252, which neither 9 nor 18,756 divides.
+    func = kernel(op.nn.relu, (16, 2084, 9))
+    with Target("llvm"):
+        lowered = oneir.tir.get_default_tir_pipeline("llvm")(oneir.IRModule({"main": scheduled(func)}))
+    (body,) = [f for f in lowered.functions.values() if isinstance(f, tir.PrimFunc)]
+    assert not any(division in body.script() for division in ("truncmod", "T.Div(", "//", " % "))
+    x = random(16, 2084, 9)
+    assert (outcome(func, x, shape=x.shape) == np.maximum(x, 0)).all()
+
+
 @pytest.mark.parametrize("shape", [(0, 12), (12, 0)])
 def test_loops_that_are_known_to_be_empty_are_left_alone(shape):
     for build in (op.permute_dims, op.exp):
@@ -277,7 +324,7 @@ def computed(func: tir.PrimFunc, name: str) -> int:
 def test_a_gate_is_computed_once(gate, times):
     shape = (1, 6, 7, 40)
     func = kernel(lambda g, x: op.multiply(op.sigmoid(g), x), gate, shape)
-    assert computed(scheduled(func), "tir.sigmoid") == times
+    assert computed(scheduled(func, "llvm -mcpu=x86-64-v3"), "tir.sigmoid") == times
     values = [loop for loop in loops_of(scheduled(func)) if isinstance(loop.body, tir.BlockRealize)]
     assert len(values) == (1 if gate == shape else 2)
     x, g = random(*shape), random(*gate)

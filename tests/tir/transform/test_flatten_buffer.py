@@ -161,3 +161,36 @@ def test_vectors_of_indices_with_remainders():
         B[0:4] = A[0, t[0:4] % 3]
 
     assert "% T.Broadcast(3, 4)" in apply(FlattenBuffer(), before).script()
+
+
+def test_parts_of_a_fused_loop_that_was_split_again_meet():
+    @T.prim_func
+    def before(A: T.Buffer((4, 1, 10, 9), "float32"), C: T.Buffer((4, 1, 10, 9), "float32")):
+        for i, j in T.grid(5, 72):  # 72 is no multiple of 90, nor of the other way round
+            C[(i * 72 + j) // 90, 0, (i * 72 + j) % 90 // 9, (i * 72 + j) % 9] = A[
+                (i * 72 + j) // 90, 0, (i * 72 + j) % 90 // 9, (i * 72 + j) % 9
+            ]
+
+    @T.prim_func
+    def expected(A: T.Buffer((4, 1, 10, 9), "float32"), C: T.Buffer((4, 1, 10, 9), "float32")):
+        a = T.Buffer((360,), data=A.data)
+        c = T.Buffer((360,), data=C.data)
+        for i, j in T.grid(5, 72):
+            c[i * 72 + j] = a[i * 72 + j]
+
+    check(FlattenBuffer(), before, expected)
+
+
+def test_quotients_and_remainders_by_other_extents_stay():
+    @T.prim_func
+    def before(A: T.Buffer((10, 9), "float32"), C: T.Buffer((90,), "float32")):
+        for i in range(90):
+            C[i] = A[i // 9, (i + 1) % 9] + A[i % 10, i % 9] + A[i // 10, i % 9]
+
+    @T.prim_func
+    def expected(A: T.Buffer((10, 9), "float32"), C: T.Buffer((90,), "float32")):
+        a = T.Buffer((90,), data=A.data)
+        for i in range(90):
+            C[i] = a[i // 9 * 9 + (i + 1) % 9] + a[i % 10 * 9 + i % 9] + a[i // 10 * 9 + i % 9]
+
+    check(FlattenBuffer(), before, expected)

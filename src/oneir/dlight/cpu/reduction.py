@@ -30,7 +30,7 @@ from ...tir.stmt_functor import loads
 from ...topi.index import ravel
 from ..analysis.leaves import Leaf, is_copy, leaves, leaves_of, plain_schedule
 from .base import CPUScheduleRule, largest_divisor, parallelize
-from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps
+from .spatial import calls_in, contiguous_run, fuse_contiguous, in_vectors, schedule_leaf, steps
 
 UNROLLED = 16
 """Extent of a window up to which LLVM unrolls the loops over it, which makes its loads independent of one another."""
@@ -66,16 +66,17 @@ class Reduction(CPUScheduleRule):
         found = leaves(sch) or []
         outer = shared_axes(sch, found)
         along = {vector_axis(leaf) is not None for leaf in found if leaf.reduces} == {True}
-        width = shared_width(found, outer, cpu_info(target).vector_bytes) if along and outer else None
+        registers = cpu_info(target).vector_bytes
+        width = shared_width(found, outer, registers) if along and outer else None
         for count in range(len(outer) - (along and width is None), 0, -1):
             trial = sch.copy()
             try:
-                if compute_together(trial, found, outer[:count], width if count == len(outer) else None):
+                if compute_together(trial, found, outer[:count], width if count == len(outer) else None, registers):
                     return trial
             except ScheduleError:
                 continue
         for leaf in found:
-            schedule_alone(sch, leaf, cpu_info(target).vector_bytes)
+            schedule_alone(sch, leaf, registers)
         return sch
 
 
@@ -327,10 +328,11 @@ def shared_width(found: list[Leaf], outer: list[Var], registers: int) -> int | N
     return part if 2 * part >= lanes else None
 
 
-def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: int | None) -> bool:
+def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: int | None, registers: int) -> bool:
     """Moves all blocks into the loops of the last one over `outer`; returns whether little is computed twice that way.
 
     `width` is the number of elements of the last axis that are one vector; None where the axis is not vectorized.
+    `registers`: the bytes of one.
     """
     *others, last = found
     if last.reduces and width is not None:
@@ -355,8 +357,8 @@ def compute_together(sch: Schedule, found: list[Leaf], outer: list[Var], width: 
     starts = {}
     for leaf in others:
         loops = sch.get_loops(leaf.handle)[len(shared) :]
-        starts[leaf.handle] = arrange(sch, leaf, [iv.var for iv in leaf.block.iter_vars], loops, width)
-    starts[last.handle] = arrange(sch, last, list(inside), list(inside.values()), width)
+        starts[leaf.handle] = arrange(sch, leaf, [iv.var for iv in leaf.block.iter_vars], loops, width, registers)
+    starts[last.handle] = arrange(sch, last, list(inside), list(inside.values()), width, registers)
     parallelize(sch, shared, work)
     for handle, start in starts.items():
         if start is not None:
@@ -386,13 +388,15 @@ def _work(sch: Schedule, leaf: Leaf) -> int:
     return steps
 
 
-def arrange(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], width: int | None) -> LoopRV | None:
+def arrange(
+    sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], width: int | None, registers: int
+) -> LoopRV | None:
     """Orders the loops of a block below those that are shared; returns the outermost reduction loop."""
     if not loops:
         return None
     if not leaf.reduces:
         if width is None:
-            fuse_contiguous(sch, leaf.handle, axes, loops)
+            in_vectors(sch, leaf, *fuse_contiguous(sch, leaf.handle, axes, loops), registers)
         elif sch.get(loops[-1]).extent == width:
             sch.vectorize(loops[-1])
         return None

@@ -10,8 +10,9 @@ from ...arith import iter_map_simplify
 from ...ir import operators as ops
 from ...ir.container import Array, map_array
 from ...ir.dtype import DataType
-from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, const
+from ...ir.expr import FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Range, Var, as_int, const
 from ...ir.module import IRModule
+from ...ir.structural import structural_equal
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
 from ..analysis.variables import variables
@@ -64,6 +65,7 @@ class _Flatten(Mapper):
         if is_huge(buffer.shape):
             buffer = widened(buffer)
             indices = [ops.cast(DataType("int64").with_lanes(i.dtype.lanes), i) for i in indices]
+        buffer, indices = without_parts(buffer, indices)
         return self.fused(buffer.flat_indices(Array(indices)))
 
     def fused(self, offsets: Array[PrimExpr]) -> Array[PrimExpr]:
@@ -159,6 +161,40 @@ def may_meet_again(expr: PrimExpr) -> bool:
     found = _Divisors()
     found(expr)
     return not found.divisors.isdisjoint(found.others)
+
+
+def without_parts(buffer: Buffer, indices: list[PrimExpr]) -> tuple[Buffer, list[PrimExpr]]:
+    """The buffer and indices with one axis instead of two where their indices are the quotient and the remainder of one
+    value by the extent of the second: those of a fused loop.
+
+    Simplified by themselves, quotients and remainders of a sum, which a loop that was split again is, do not meet again
+    where its factor does not divide the extent: (i * 6252 + j) % 9 is (i * 6 + j) % 9.
+    """
+    if buffer.strides or buffer.axis_separators:
+        return buffer, indices
+    axes = [(n, i) for n, i in zip(buffer.shape, indices, strict=True) if as_int(n) != 1 or as_int(i) != 0]
+    shape, found = [extent for extent, _ in axes], [index for _, index in axes]
+    for i in reversed(range(1, len(shape))):
+        whole = _undivided(found[i - 1], found[i], shape[i - 1], shape[i])
+        if whole is not None:
+            found[i - 1 : i + 1] = [whole]
+            shape[i - 1 : i + 1] = [shape[i - 1] * shape[i]]
+    return (buffer, indices) if len(found) == len(axes) else (buffer.replace(shape=shape), found)
+
+
+def _undivided(quotient: PrimExpr, remainder: PrimExpr, outer: PrimExpr, inner: PrimExpr) -> PrimExpr | None:
+    """The value x of which the indices x // inner, or x % (outer * inner) // inner, and x % inner are parts."""
+    if not (isinstance(quotient, FloorDiv) and isinstance(remainder, FloorMod) and isinstance(inner, IntImm)):
+        return None
+    divisors = as_int(quotient.b), as_int(remainder.b)
+    if divisors != (inner.value, inner.value):
+        return None
+    whole = quotient.a
+    if structural_equal(whole, remainder.a):
+        return whole
+    if not (isinstance(whole, FloorMod) and isinstance(outer, IntImm) and structural_equal(whole.a, remainder.a)):
+        return None
+    return whole if as_int(whole.b) == outer.value * inner.value else None
 
 
 def is_flat(buffer: Buffer) -> bool:
