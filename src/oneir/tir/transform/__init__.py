@@ -84,6 +84,7 @@ from .renormalize_split_pattern import RenormalizeSplitPattern
 from .rewrite_unsafe_select import RewriteUnsafeSelect
 from .simplify import Simplify, SimplifyConfig
 from .skip_assert import SkipAssert
+from .split_arg_extremes import SplitArgExtremes
 from .split_host_device import SplitHostDevice
 from .storage_rewrite import StorageRewrite
 from .thread_sync import ThreadSync
@@ -186,6 +187,7 @@ __all__ = [
     "Simplify",
     "SimplifyConfig",
     "SkipAssert",
+    "SplitArgExtremes",
     "SplitHostDevice",
     "StorageRewrite",
     "ThreadSync",

@@ -48,7 +48,7 @@ class _Exact(Mapper):
         body = block.body
         if isinstance(body, BufferStore) and isinstance(body.value, (Max, Min)):
             return block.replace(init=_started(block.init, body, isinstance(body.value, Max)))
-        place = _ArgExtreme.of(body)
+        place = ArgExtreme.of(body)
         return block if place is None else place.exact(block)
 
 
@@ -63,7 +63,7 @@ def _started(init: Stmt, update: BufferStore, largest: bool) -> Stmt:
     return init
 
 
-class _ArgExtreme:
+class ArgExtreme:
     """The update of an argmax or argmin: an index and a value."""
 
     def __init__(self, first: LetStmt, second: LetStmt, stores: list[BufferStore]):
@@ -72,14 +72,14 @@ class _ArgExtreme:
         self.best: Any = second.value
 
     @staticmethod
-    def of(body: Stmt) -> _ArgExtreme | None:
+    def of(body: Stmt) -> ArgExtreme | None:
         """The update that the body of a block is; None if it is another statement."""
         if not (isinstance(body, LetStmt) and isinstance(body.body, LetStmt) and isinstance(body.body.body, SeqStmt)):
             return None
         stores = list(body.body.body.seq)
         if len(stores) != 2 or not all(isinstance(s, BufferStore) for s in stores):
             return None
-        found = _ArgExtreme(body, body.body, [s for s in stores if isinstance(s, BufferStore)])
+        found = ArgExtreme(body, body.body, [s for s in stores if isinstance(s, BufferStore)])
         return found if found._matches() else None
 
     def _matches(self) -> bool:
