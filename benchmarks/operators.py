@@ -114,6 +114,26 @@ OF_ANY_AXES: Mapping[str, Call] = {
     "avg_pool1d": lambda x: F.avg_pool1d(x, 3, 1, 1),
     "adaptive_avg_pool1d": lambda x: F.adaptive_avg_pool1d(x, 4),
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
+    "diff": lambda x: x.diff(dim=-1),
+    "windows": lambda x: x.unfold(1, 3, 2).contiguous(),
+    "distances": lambda x: torch.cdist(x[:, :32], x[:, :32]),
+    "meshgrid": lambda x: x[0, :, 0][:, None] * x[0, 0][None],
+    "to int and back": lambda x: (x * 100).int().float() * 0.01,
+    "int floor_divide": lambda x: (x * 1000).int() // 7,
+    "int remainder": lambda x: (x * 1000).int() % 13,
+    "int compare": lambda x: (x * 1000).int() > 5,
+    "logical": lambda x: (x > 0.1) & (x < 1) | (x == 2),
+    "float64 exp": lambda x: x.double().exp(),
+    "float64 sum": lambda x: x.double().sum(-1),
+    "bfloat16 gelu": lambda x: F.gelu(x.bfloat16()),
+    "bfloat16 softmax": lambda x: x.bfloat16().softmax(-1),
+    "float16 layer_norm": lambda x: F.layer_norm(x.half(), x.shape[-1:]),
+    "softmin middle": lambda x: F.softmin(x, 1),
+    "std middle": lambda x: x.std(1),
+    "median": lambda x: x.median(-1)[0],
+    "batch_norm": lambda x: F.batch_norm(x, x[0, :, 0], x[0, :, 0] ** 2 + 0.1),
+    "prelu": lambda x: F.prelu(x, x[0, :, 0]),
+    "rotate": lambda x: torch.cat([-x[..., x.shape[-1] // 2 :], x[..., : x.shape[-1] // 2]], -1),
     "add a row": lambda x: x + x[:1, :1],
     "add a column": lambda x: x + x[:, :, :1],
     "subtract the mean": lambda x: x - x.mean(1, keepdim=True),
@@ -135,6 +155,13 @@ OF_INDICES: Mapping[str, Call] = {
     "one_hot": lambda x: F.one_hot(_index(x, 512, 100), 100),
     "index_add": lambda x: x.index_add(1, _index(x, 64, x.shape[1]), x[:, :1].expand(-1, 64, -1)),
     "scatter_add": lambda x: torch.zeros_like(x).scatter_add(2, (x * 1e4).abs().long() % x.shape[2], x),
+    "scatter_add rows": lambda x: torch.zeros_like(x).scatter_add(
+        1, _index(x, x.shape[1], x.shape[1])[None, :, None].expand_as(x), x
+    ),
+    "index_fill": lambda x: x.index_fill(1, _index(x, 8, x.shape[1]), 1.0),
+    "index_put": lambda x: x.index_put((_index(x, 64, x.shape[0]), _index(x, 64, x.shape[1])), x[0, 0]),
+    "take_along_dim": lambda x: x.take_along_dim(x.argsort(stable=True, dim=1), 1),
+    "bucketize": lambda x: torch.bucketize(x, torch.linspace(-2, 2, 33)),
     "top 5": lambda x: x.topk(min(5, x.shape[2]))[0],
 }
 """Operators that read or write where their values say."""
@@ -169,6 +196,14 @@ class Image:
         match kind:
             case "conv2d":
                 return self.convolution()
+            case "conv1d rows":
+                return nn.Conv2d(
+                    self.channels, self.features, (1, self.size), (1, self.stride), (0, self.pad), (1, self.dilation)
+                )
+            case "grouped":
+                return self.convolution(4 if self.channels % 4 == 0 else 1)
+            case "pixel_shuffle":
+                return nn.PixelShuffle(2) if self.channels % 4 == 0 else nn.ChannelShuffle(1)
             case "depthwise":
                 return self.convolution(self.channels)
             case "conv_transpose2d":
@@ -192,6 +227,9 @@ class Image:
 OF_IMAGES = (
     "conv2d",
     "conv2d",
+    "conv1d rows",
+    "grouped",
+    "pixel_shuffle",
     "depthwise",
     "conv_transpose2d",
     "max_pool2d",

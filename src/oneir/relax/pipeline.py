@@ -23,6 +23,7 @@ def _to_kernels() -> list[Pass]:
     return [
         transform.LambdaLift(),
         transform.DecomposeEinsum(),
+        transform.ScatterRows(),
         transform.FuseAttention(),
         transform.FoldPadding(),
         transform.FoldBatchnormToConv2D(),

@@ -65,6 +65,7 @@ from .resolve_outputs import resolve_outputs
 from .rewrite_cuda_graph import RewriteCUDAGraph
 from .rewrite_dataflow_reshape import RewriteDataflowReshape
 from .run_codegen import RunCodegen
+from .scatter_rows import ScatterRows
 from .split_call_tir_by_pattern import SplitCallTIRByPattern
 from .split_conv_transpose import SplitConvTranspose
 from .split_layout_rewrite_preproc import SplitLayoutRewritePreproc

@@ -1,0 +1,80 @@
+"""ScatterRows: elements that are scattered along an axis, all of a slice to one place, are scattered as slices.
+
+    places = R.broadcast_to(index, (k, 64))                     places = R.reshape(index, (k, 1))
+    R.scatter_elements(nodes, places, messages,          ->     R.scatter_nd(nodes, places, messages, reduction="add")
+                       axis=0, reduction="add")
+
+So graph networks add up what nodes receive: `index_add` and `scatter_add` of PyTorch, whose index is the same for all
+features of a node. A slice is as many neighbouring elements, which vectors compute, and one place is read for it.
+"""
+
+from __future__ import annotations
+
+from ...arith import Analyzer
+from ...ir.expr import PrimExpr, as_int
+from ...ir.module import IRModule
+from ...ir.transform import PassContext
+from ..expr import Call, Expr, Function, ShapeExpr, Var
+from ..expr_functor import PyExprMutator
+from ..op.manipulate import broadcast_to, permute_dims, reshape
+from ..op.scatter import scatter_elements, scatter_nd
+from ..struct_info import TensorStructInfo
+from .pass_base import FunctionPass
+
+_REDUCTIONS = ("update", "add", "mul", "max", "min")
+"""Those that `R.scatter_nd` has as well."""
+
+
+class ScatterRows(FunctionPass):
+    """Makes `R.scatter_elements` whose indices are broadcast along all other axes `R.scatter_nd`.
+
+    Along the last axis, where slices are no neighbouring elements, they stay as they are.
+    """
+
+    def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return func if func.attrs.get("Primitive") else _Scatter(mod).visit_expr(func)
+
+
+class _Scatter(PyExprMutator):
+    def visit_call_(self, op: Call) -> Expr:
+        call = self.visit_expr_post_order(op)
+        if op.op is not scatter_elements.op or not isinstance(call, Call):
+            return call
+        data, indices, updates = call.args
+        axis, reduction = call.attrs["axis"], call.attrs["reduction"]
+        extents, places = _extents(data), self.places(indices, axis)
+        if extents is None or places is None or reduction not in _REDUCTIONS or _extents(updates) is None:
+            return call
+        axis %= len(extents)
+        whole, analyzer = _extents(indices), Analyzer()
+        if whole is None or (axis == len(extents) - 1 and axis > 0):
+            return call
+        others = [pair for i, pair in enumerate(zip(whole, extents, strict=True)) if i != axis]
+        if not all(analyzer.can_prove_equal(part, all_of) for part, all_of in others):
+            return call
+        rows = self.builder_.emit(reshape(places, ShapeExpr([whole[axis], 1])))
+        if axis == 0:
+            return scatter_nd(data, rows, updates, reduction=reduction)
+        order = [axis, *range(axis), *range(axis + 1, len(extents))]
+        first, new = (self.builder_.emit(permute_dims(tensor, order)) for tensor in (data, updates))
+        found = self.builder_.emit(scatter_nd(first, rows, new, reduction=reduction))
+        return permute_dims(found, [*range(1, axis + 1), 0, *range(axis + 1, len(extents))])
+
+    def places(self, indices: Expr, axis: int) -> Expr | None:
+        """The indices with one number for each slice; None if they have more."""
+        value = self.lookup_binding(indices) if isinstance(indices, Var) else indices
+        if not isinstance(value, Call) or value.op is not broadcast_to.op:
+            return None
+        small, large = _extents(value.args[0]), _extents(value)
+        if small is None or large is None:
+            return None
+        axis %= len(large)
+        kept = axis - (len(large) - len(small))
+        if kept < 0 or any(as_int(extent) != 1 for i, extent in enumerate(small) if i != kept):
+            return None
+        return value.args[0] if Analyzer().can_prove_equal(small[kept], large[axis]) else None
+
+
+def _extents(tensor: Expr) -> list[PrimExpr] | None:
+    info = tensor.struct_info
+    return None if not isinstance(info, TensorStructInfo) or info.extents is None else list(info.extents)
