@@ -14,7 +14,7 @@ from oneir import relax
 from oneir.runtime.object_file import read_symbols
 from oneir.runtime.vm import VirtualMachine
 
-LIBC = {"aligned_alloc", "free", "memcpy", "memset", "memmove"}
+LIBC = {"malloc", "free", "memcpy", "memset", "memmove"}
 """What a program may need of the C library, without weights in a file of their own."""
 COMPILER = {"__aeabi_", "__udiv", "__div", "__mod", "__umod"}
 """What begins the names of the compiler's support library, which 32-bit processors divide 64-bit numbers with."""

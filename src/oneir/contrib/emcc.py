@@ -60,7 +60,7 @@ def wasm_linker() -> list[str] | None:
 def link_wasm(output: str, objects: str | Sequence[str], exports: Sequence[str] = ()) -> None:
     """Makes a WebAssembly module `output` of object files, which offers `exports`, its memory and `__heap_base`.
 
-    What the objects lack, such as `aligned_alloc`, it imports from `env`. Raises `LibraryError` where there is no
+    What the objects lack, such as `malloc`, it imports from `env`. Raises `LibraryError` where there is no
     linker, `CompileError` with its messages if it fails.
     """
     command = wasm_linker()

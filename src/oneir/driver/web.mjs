@@ -60,7 +60,7 @@ function library(heap, memory) {
   const bytes = () => new Uint8Array(memory().buffer);
   const copy = (to, from, count) => (bytes().copyWithin(to >>> 0, from >>> 0, (from >>> 0) + (count >>> 0)), to);
   const own = {
-    aligned_alloc: (alignment, count) => heap().allocate(count >>> 0, alignment),
+    malloc: (count) => heap().allocate(count >>> 0),
     free: (block) => heap().release(block >>> 0),
     memcpy: copy,
     memmove: copy,

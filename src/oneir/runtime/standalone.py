@@ -148,7 +148,7 @@ def runtime_ir(triple: str, architecture: str, pointer_bytes: int, threads: bool
         else _READ.replace("SIZE.OF.BYTES", _SIZE_OF_BYTES[pointer_bytes])
     )
     own = Path(__file__).with_name("standalone.ll").read_text(encoding="utf-8")
-    memory = workspace_ir(pointer_bytes, system == "win32") + own + files.replace("SIZE", f"i{8 * pointer_bytes}")
+    memory = workspace_ir(pointer_bytes) + own + files.replace("SIZE", f"i{8 * pointer_bytes}")
     pool = pool_ir(system if threads else "", architecture)
     return [_own.sub(rf"@{OWN}\1", text) for text in (memory, pool, poll_ir(""))]
 

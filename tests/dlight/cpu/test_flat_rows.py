@@ -1,4 +1,4 @@
-"""Axes of rows that lie one after the other in memory become one, where how many rows there are is unknown."""
+"""Axes that lie one after the other in memory become one, where an extent is unknown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import oneir
 from oneir import relax, te, tir
 from oneir.dlight.analysis.leaves import leaves
-from oneir.dlight.cpu.flat_rows import with_flat_rows
+from oneir.dlight.cpu.flat_rows import with_flat_axes, with_flat_rows
 from oneir.relax import op
 from oneir.target import Target
 from oneir.target.cpu import cpu_info
@@ -98,6 +98,33 @@ def test_the_interpreter_computes_the_same(shape: tuple[int, int]) -> None:
     found = np.zeros((*shape, 16), "float32")
     interpret(func, a, b, x, found)
     np.testing.assert_allclose(found, np.maximum(a @ b, x), atol=1e-6)
+
+
+def elementwise(element: Epilogue, *shape: int | tir.Var) -> tir.PrimFunc:
+    x, y = te.placeholder(shape, name="x"), te.placeholder(shape[-1:], name="y")
+    return te.create_prim_func([x, y, te.compute(shape, lambda *axes: element(x, y, *axes), name="z")])
+
+
+@pytest.mark.parametrize(
+    ("func", "count"),
+    [
+        pytest.param(elementwise(lambda x, y, *axes: te.exp(x[axes]), N, M, te.var("k", "int64")), 1, id="all of them"),
+        pytest.param(elementwise(lambda x, y, *axes: te.exp(x[axes]), N, 8, 3), 2, id="those before known ones"),
+        pytest.param(elementwise(lambda x, y, *axes: x[axes] + y[axes[-1]], N, M, 3), 2, id="those but the last"),
+        pytest.param(elementwise(lambda x, y, i, j: x[i, M - 1 - j], N, M), 2, id="none that is read backwards"),
+        pytest.param(elementwise(lambda x, y, *axes: x[axes], 4, 3), 2, id="none of known extents"),
+    ],
+)
+def test_axes_of_elementwise_kernels(func: tir.PrimFunc, count: int) -> None:
+    assert axes(with_flat_axes(Schedule(func))) == {"z": count}
+
+
+def test_short_last_axes_of_unknown_extent() -> None:
+    k = te.var("k", "int64")
+    program = compiled((N, M, k), lambda x: op.multiply(op.sigmoid(x), x))
+    for shape in [(5, 7, 3), (1, 1, 1), (40, 50, 9), (3, 0, 2)]:
+        x = np.random.default_rng(0).standard_normal(shape, dtype="float32")
+        np.testing.assert_allclose(program(oneir.runtime.tensor(x)).numpy(), x / (1 + np.exp(-x)), rtol=1e-6)
 
 
 def compiled(shape: tuple[object, ...], make: Callable[[relax.Expr], relax.Expr], dtype: str = "float32"):

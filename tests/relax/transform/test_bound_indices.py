@@ -92,6 +92,13 @@ def test_short_indices_of_a_longer_tensor(dtype):
     np.testing.assert_array_equal(compiled(taken, x, ids), x[ids])
 
 
+def test_one_constant_index_is_a_number_that_kernels_know():
+    mod = BoundIndices()(module(lambda x: relax.op.take(x, relax.const(3, "int64"), 0), tensor([4, 5])))
+    taken = mod["main"].body.blocks[0].bindings[0].value
+    assert isinstance(taken.args[1], relax.PrimValue) and int(taken.args[1].value) == 3
+    np.testing.assert_array_equal(compiled(mod, X), X[3])
+
+
 def test_constants_that_lie_inside_and_other_modes_stay():
     @I.ir_module
     class Module:

@@ -1,11 +1,12 @@
-"""Axes of rows that lie one after the other in memory become one, where how many rows there are is unknown.
+"""Axes that lie one after the other in memory become one, where an extent is unknown.
 
     for b, i, j, k in T.grid(n, m, 64, 32):           for bi, j, k in T.grid(n * m, 64, 32):
         C[b, i, j] += A[b, i, k] * B[k, j]     ->         C[bi, j] += A[bi, k] * B[k, j]
 
 A tile then has rows of the next sentence, or of the next line of an image, where it would end with some that nobody
-needs: an image of 13 x 13 has 169 rows, which are 11 tiles of 16 and not 13. Parameters are seen as tensors of fewer
-axes, which is the same memory.
+needs: an image of 13 x 13 has 169 rows, which are 11 tiles of 16 and not 13. And what is computed element by element is
+one long loop, however short the last axis turns out to be. Parameters are seen as tensors of fewer axes, which is the
+same memory.
 """
 
 from __future__ import annotations
@@ -35,8 +36,26 @@ from .contraction_axes import contraction_axes
 
 def with_flat_rows(sch: Schedule, name: str, info: CPUInfo) -> Schedule:
     """The schedule with one axis of rows in the contraction of that name, if their number is unknown."""
-    while (pairs := _pairs(sch, name, info)) is not None:
+    while (place := _place_of_rows(sch, name, info)) is not None:
+        pairs = _pairs(sch, *place)
+        if pairs is None or as_int(extent_of(pairs.of_blocks[name][0])) == 1:
+            break
         sch = Schedule(_flattened(sch.mod["main"], pairs))
+    return sch
+
+
+def with_flat_axes(sch: Schedule) -> Schedule:
+    """The schedule with one axis for those of the result that all blocks run along as one, if some are unknown."""
+    found = leaves(sch)
+    result = found[-1].block.writes[0].buffer if found else None
+    for place in reversed(range(0 if result is None else len(result.shape) - 1)):
+        assert result is not None
+        if None not in map(as_int, result.shape[place : place + 2]):
+            continue
+        pairs = _pairs(sch, result, place)
+        if pairs is not None:
+            sch = Schedule(_flattened(sch.mod["main"], pairs))
+            result = (leaves(sch) or [])[-1].block.writes[0].buffer
     return sch
 
 
@@ -50,28 +69,28 @@ class _Pairs:
     of_buffers: dict[Buffer, int] = field(default_factory=dict)
 
 
-def _pairs(sch: Schedule, name: str, info: CPUInfo) -> _Pairs | None:
-    """The innermost axis of a contraction's rows, if it is unknown, and the one before it, in all blocks; None where
-    some block does not run along both of them as one.
-    """
-    found = leaves(sch) or []
-    main = next(leaf for leaf in found if leaf.block.name_hint == name)
+def _place_of_rows(sch: Schedule, name: str, info: CPUInfo) -> tuple[Buffer, int] | None:
+    """The result of a contraction, and the axis of it before that of its rows, if their number is unknown."""
+    main = next(leaf for leaf in leaves(sch) or () if leaf.block.name_hint == name)
     axes = contraction_axes(main, info) if is_contraction(main) else None
     store = main.block.body
     if axes is None or axes.rows is None or main.extents[axes.rows] is not None or not isinstance(store, BufferStore):
         return None
     rows = main.block.iter_vars[axes.rows].var
     place = next((i for i, index in enumerate(store.indices) if index is rows), 0)
-    if place == 0:
-        return None
-    pairs = _Pairs(of_buffers={store.buffer: place - 1})
-    known = -1
+    return None if place == 0 else (store.buffer, place - 1)
+
+
+def _pairs(sch: Schedule, buffer: Buffer, place: int) -> _Pairs | None:
+    """An axis of a buffer and the next, and those of all blocks and buffers that run along them; None where some block
+    does not run along both as one.
+    """
+    found, pairs, known = leaves(sch) or [], _Pairs(of_buffers={buffer: place}), -1
     while known != len(pairs.of_blocks) + len(pairs.of_buffers):
         known = len(pairs.of_blocks) + len(pairs.of_buffers)
         if not all(_extend(pairs, leaf) for leaf in found):
             return None
-    outer, _ = pairs.of_blocks[name]
-    return None if as_int(extent_of(outer)) == 1 else pairs
+    return pairs
 
 
 def _extend(pairs: _Pairs, leaf: Leaf) -> bool:

@@ -26,6 +26,7 @@ from ...tir.transform.loop_partition import HINT
 from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, plain_schedule, reduces
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
+from .flat_rows import with_flat_axes
 from .transposition import mark_squares, rows_of_squares, transposes
 
 CHUNK = 1 << 13
@@ -43,6 +44,7 @@ class Spatial(CPUScheduleRule):
         if leaves(sch) is None:
             return None
         inline_elementwise(sch)
+        sch = with_flat_axes(sch)
         for leaf in leaves(sch) or ():
             schedule_leaf(sch, leaf, cpu_info(target).vector_bytes)
         return sch
@@ -301,8 +303,10 @@ def in_vectors(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], 
         return
     extent = as_int(sch.get(loops[-1]).extent)
     lanes = registers // max(access.buffer.dtype.itemsize for access in (store, *loads(store.value)))
-    longest = ROW_WITH_CALLS if calls.any and extent is not None and extent % lanes else SHORT_ROW
-    if extent is None or not lanes < 2 * extent <= 2 * longest:
+    tail_is_slow = calls.any and (extent is None or extent % lanes > 0)
+    if extent is None and not tail_is_slow:
+        return
+    if extent is not None and not lanes < 2 * extent <= 2 * (ROW_WITH_CALLS if tail_is_slow else SHORT_ROW):
         return
     places = _Places({iv.var for iv in leaf.block.iter_vars if as_int(extent_of(iv)) != 1})
     places(store)

@@ -88,8 +88,16 @@ take.legalize(te_take, "take")
 def _bound_take(builder: BlockBuilder, call: Call) -> Expr:
     x, indices = call.args
     axis, extents = call.attrs["axis"], extents_of(x)
-    known = isinstance(indices, Constant) and bounded(builder, indices, extents and [extents[axis or 0]]) is indices
-    return call if known or call.attrs["mode"] != "fast" else take(x, indices, axis, "clip")
+    if call.attrs["mode"] != "fast":
+        return call
+    if (
+        not isinstance(indices, Constant)
+        or extents is None
+        or bounded(builder, indices, [extents[axis or 0]]) is not indices
+    ):
+        return take(x, indices, axis, "clip")
+    # Of a number, kernels know where they read.
+    return call if indices.struct_info.ndim else take(x, PrimValue(int(indices.data.numpy())), axis)
 
 
 # -- slices --
