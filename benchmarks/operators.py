@@ -1,8 +1,9 @@
 """Single operators of any shape beside PyTorch's: `OMP_NUM_THREADS=1 python -m benchmarks.operators`.
 
 Each case is an operator of PyTorch, imported as a model is, with shapes drawn from extents that models have, most of
-them no multiple of a vector, with the same seed every time. Printed are those that take longest beside PyTorch;
-`--write-docs` writes them into docs/speed.md. Results are compared with what PyTorch computes from float64.
+them no multiple of a vector, with the same seed every time. Printed are those that take longest beside PyTorch; with
+`--unknown` those of unknown extents that take longest beside programs that know theirs. `--write-docs` writes them into
+docs/speed.md.
 """
 
 from __future__ import annotations
@@ -11,17 +12,20 @@ import argparse
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch._dynamo.exc import UserError
 
 import oneir
 from benchmarks.measure import interleaved
 from benchmarks.page import write_section
 from oneir import relax
 from oneir.relax.frontend.torch import from_exported_program
+from oneir.runtime.error import UnsupportedError
 
 EXTENTS = (1, 3, 5, 7, 8, 13, 16, 17, 31, 33, 49, 64, 97, 128, 200, 257, 1000)
 CHANNELS = (3, 8, 16, 20, 24, 32, 40, 64, 96, 100, 128, 256)
@@ -116,7 +120,6 @@ OF_ANY_AXES: Mapping[str, Call] = {
     "interpolate": lambda x: F.interpolate(x, scale_factor=2),
     "diff": lambda x: x.diff(dim=-1),
     "windows": lambda x: x.unfold(1, 3, 2).contiguous(),
-    "distances": lambda x: torch.cdist(x[:, :32], x[:, :32]),
     "meshgrid": lambda x: x[0, :, 0][:, None] * x[0, 0][None],
     "to int and back": lambda x: (x * 100).int().float() * 0.01,
     "int floor_divide": lambda x: (x * 1000).int() // 7,
@@ -169,7 +172,7 @@ OF_INDICES: Mapping[str, Call] = {
 
 @dataclass(frozen=True)
 class Image:
-    """A batch of channels by height by width, and what is computed of it with a kernel of `size`."""
+    """A batch of channels by height by width, and what is computed of it with a window of `size`."""
 
     batch: int
     channels: int
@@ -188,58 +191,31 @@ class Image:
     def pad(self) -> int:
         return self.dilation * (self.size // 2)
 
+    @property
+    def window(self) -> tuple[int, int, int]:
+        """Size, stride and padding of a window without dilation."""
+        return self.size, self.stride, self.size // 2
+
     def convolution(self, groups: int = 1) -> nn.Module:
-        features = self.features if groups == 1 else -(-self.features // groups) * groups
+        features = -(-self.features // groups) * groups
         return nn.Conv2d(self.channels, features, self.size, self.stride, self.pad, self.dilation, groups)
 
-    def module(self, kind: str) -> nn.Module:
-        match kind:
-            case "conv2d":
-                return self.convolution()
-            case "conv1d rows":
-                return nn.Conv2d(
-                    self.channels, self.features, (1, self.size), (1, self.stride), (0, self.pad), (1, self.dilation)
-                )
-            case "grouped":
-                return self.convolution(4 if self.channels % 4 == 0 else 1)
-            case "pixel_shuffle":
-                return nn.PixelShuffle(2) if self.channels % 4 == 0 else nn.ChannelShuffle(1)
-            case "depthwise":
-                return self.convolution(self.channels)
-            case "conv_transpose2d":
-                return nn.ConvTranspose2d(self.channels, self.features, self.size, self.stride, self.size // 2)
-            case "max_pool2d":
-                return nn.MaxPool2d(self.size, self.stride, self.size // 2)
-            case "avg_pool2d":
-                return nn.AvgPool2d(self.size, self.stride, self.size // 2)
-            case "adaptive_avg_pool2d":
-                return nn.AdaptiveAvgPool2d((3, 3))
-            case "bilinear":
-                return nn.Upsample(scale_factor=2, mode="bilinear")
-            case "nearest":
-                return nn.Upsample(scale_factor=2)
-            case "instance_norm":
-                return nn.InstanceNorm2d(self.channels)
-            case _:
-                return nn.Unfold(self.size, self.dilation, self.pad, self.stride)
 
-
-OF_IMAGES = (
-    "conv2d",
-    "conv2d",
-    "conv1d rows",
-    "grouped",
-    "pixel_shuffle",
-    "depthwise",
-    "conv_transpose2d",
-    "max_pool2d",
-    "avg_pool2d",
-    "adaptive_avg_pool2d",
-    "bilinear",
-    "nearest",
-    "instance_norm",
-    "unfold",
-)
+OF_IMAGES: Mapping[str, Callable[[Image], nn.Module]] = {
+    "conv2d": Image.convolution,
+    "conv2d in groups": lambda i: i.convolution(math.gcd(i.channels, 4)),
+    "depthwise conv2d": lambda i: i.convolution(i.channels),
+    "conv_transpose2d": lambda i: nn.ConvTranspose2d(i.channels, i.features, *i.window),
+    "max_pool2d": lambda i: nn.MaxPool2d(*i.window),
+    "avg_pool2d": lambda i: nn.AvgPool2d(*i.window),
+    "adaptive_avg_pool2d": lambda i: nn.AdaptiveAvgPool2d((3, 3)),
+    "bilinear": lambda i: nn.Upsample(scale_factor=2, mode="bilinear"),
+    "nearest": lambda i: nn.Upsample(scale_factor=2),
+    "instance_norm": lambda i: nn.InstanceNorm2d(i.channels),
+    "channel_shuffle": lambda i: nn.ChannelShuffle(math.gcd(i.channels, 4)),
+    "unfold": lambda i: nn.Unfold(i.size, i.dilation, i.pad, i.stride),
+}
+"""Operators of images in PyTorch's order, channels first."""
 
 
 class Function(nn.Module):
@@ -279,11 +255,7 @@ def drawn(count: int) -> list[Case]:
         while True:
             batch, channels, features = (int(rng.choice(extents)) for extents in ((1, 1, 3), CHANNELS, CHANNELS))
             height, width = (int(n) for n in rng.choice((7, 14, 15, 28, 31, 56, 80, 112), 2))
-            size, stride, dilation = (
-                int(rng.choice((1, 3, 3, 5))),
-                int(rng.choice((1, 1, 2))),
-                int(rng.choice((1, 1, 2))),
-            )
+            size, stride, dilation = (int(rng.choice(n)) for n in ((1, 3, 3, 5), (1, 1, 2), (1, 1, 2)))
             found = Image(batch, channels, features, height, width, size, stride, dilation)
             if LEAST_ELEMENTS <= math.prod(found.shape) <= MOST_ELEMENTS:
                 return found
@@ -296,22 +268,34 @@ def drawn(count: int) -> list[Case]:
         else:
             what = image()
             about = f"{name}, {what.size} × {what.size}, stride {what.stride}"
-            cases.append(Case(about, what.module(name).eval(), what.shape))
+            cases.append(Case(about, OF_IMAGES[name](what).eval(), what.shape))
     return cases
 
 
-def contest(case: Case, rounds: int) -> tuple[float, float]:
-    """Our seconds and PyTorch's."""
-    x = torch.from_numpy(np.random.default_rng(0).standard_normal(case.shape).astype("float32"))
+def compiled(case: Case, x: Tensor, extents: Mapping[int, object] | None) -> Call:
+    """A case as native code; the axes that `extents` names are unknown."""
     with torch.inference_mode():
-        program = torch.export.export(case.module, (x,))
+        program = torch.export.export(case.module, (x,), dynamic_shapes=None if extents is None else ((extents,),))
     graph = from_exported_program(program, unwrap_unit_return_tuple=True)
-    function = relax.VirtualMachine(relax.build(graph, "llvm"), oneir.cpu())["main"]
-    mine = oneir.runtime.tensor(x.numpy())
+    return relax.VirtualMachine(relax.build(graph, "llvm"), oneir.cpu())["main"]
+
+
+def contest(case: Case, rounds: int, unknown: bool) -> dict[str, float]:
+    """The seconds of each contestant, we ourselves first."""
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal(case.shape).astype("float32"))
+    mine, known = oneir.runtime.tensor(x.numpy()), compiled(case, x, None)
+    calls: dict[str, Callable[[], Any]]
+    if unknown:
+        anything = compiled(case, x, {i: torch.export.Dim(f"n{i}", min=2, max=4096) for i in range(x.ndim)})
+        calls = {"unknown": lambda: anything(mine), "known": lambda: known(mine)}
+    else:
+        calls = {"ours": lambda: known(mine), "torch": lambda: case.module(x)}
     with torch.inference_mode():
-        np.testing.assert_allclose(function(mine).numpy(), case.module(x).numpy(), rtol=2e-3, atol=2e-3)
-        seconds = interleaved({"ours": lambda: function(mine), "torch": lambda: case.module(x)}, rounds, 0.005)
-    return seconds["ours"], seconds["torch"]
+        expected = case.module(x)
+        tolerance = 2e-2 if expected.dtype == torch.bfloat16 else 2e-3
+        ours = next(iter(calls.values()))().numpy().astype("float64")
+        np.testing.assert_allclose(ours, expected.double().numpy(), rtol=tolerance, atol=tolerance)
+        return interleaved(calls, rounds, 0.005)
 
 
 def main() -> None:
@@ -319,6 +303,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=400, help="how many cases")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--names", nargs="+", help="only operators whose name holds one of these")
+    parser.add_argument("--unknown", action="store_true", help="all extents unknown, beside programs that know them")
     parser.add_argument("--write-docs", action="store_true", help="write the result into docs/speed.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -328,7 +313,13 @@ def main() -> None:
     for case in drawn(options.count):
         if options.names and not any(name in case.name for name in options.names):
             continue
-        ours, theirs = contest(case, options.rounds)
+        if options.unknown and (len(case.shape) > 3 or min(case.shape) < 2):
+            continue  # PyTorch takes an extent of 1 for known
+        try:
+            ours, theirs = contest(case, options.rounds, options.unknown).values()
+        except (UserError, UnsupportedError) as error:
+            print(f"{case.name} knows its extents: {str(error).splitlines()[0]}", flush=True)
+            continue
         shape = " × ".join(map(str, case.shape))
         row = f"| {case.name} | {shape} | {ours * 1e6:.0f} | {theirs * 1e6:.0f} | {ours / theirs:.2f} |"
         print(row, flush=True)
@@ -337,15 +328,16 @@ def main() -> None:
     found.sort(reverse=True)
     mean = math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found))
     slow = sum(ratio > 1 / ABOUT_AS_GOOD for ratio, _ in found)
+    whose, other = ("known extents'", "known") if options.unknown else ("PyTorch's", "PyTorch's")
     text = (
-        f"One thread: {mean:.2f} of PyTorch's time (geometric mean of {len(found)} cases), {slow} below half of its "
+        f"One thread: {mean:.2f} of {whose} time (geometric mean of {len(found)} cases), {slow} below half of its "
         "speed. Those that take longest beside it:\n\n"
-        "| Operator | Shape | Our µs | PyTorch's | Our time / PyTorch's |\n"
+        f"| Operator | Shape | Our µs | {other} | Our time / {other} |\n"
         "| --- | --- | ---: | ---: | ---: |\n" + "\n".join(row for _, row in found[:20])
     )
     print(text)
     if options.write_docs:
-        write_section("benchmarks.operators --write-docs", text)
+        write_section(f"benchmarks.operators {'--unknown ' * options.unknown}--write-docs", text)
 
 
 if __name__ == "__main__":
