@@ -13,6 +13,7 @@ from oneir import relax, te, tir
 from oneir.dlight.analysis.leaves import leaves
 from oneir.dlight.cpu.flat_rows import with_flat_axes, with_flat_rows
 from oneir.relax import op
+from oneir.script import tir as T
 from oneir.target import Target
 from oneir.target.cpu import cpu_info
 from oneir.testing import interpret
@@ -117,6 +118,25 @@ def elementwise(element: Epilogue, *shape: int | tir.Var) -> tir.PrimFunc:
 )
 def test_axes_of_elementwise_kernels(func: tir.PrimFunc, count: int) -> None:
     assert axes(with_flat_axes(Schedule(func))) == {"z": count}
+
+
+def test_blocks_in_one_loop_nest_stay() -> None:
+    @T.prim_func
+    def func(x: T.handle, y: T.handle, z: T.handle):
+        n, m = T.int64(), T.int64()
+        A = T.match_buffer(x, (n, m))
+        B = T.match_buffer(y, (n, m))
+        C = T.match_buffer(z, (n, m))
+        for i, j in T.grid(n, m):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] + T.float32(1)
+            with T.block("C"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                C[vi, vj] = A[vi, vj] * T.float32(2)
+
+    sch = Schedule(func)
+    assert with_flat_axes(sch) is sch
 
 
 def test_short_last_axes_of_unknown_extent() -> None:

@@ -90,7 +90,24 @@ def _pairs(sch: Schedule, buffer: Buffer, place: int) -> _Pairs | None:
         known = len(pairs.of_blocks) + len(pairs.of_buffers)
         if not all(_extend(pairs, leaf) for leaf in found):
             return None
-    return pairs
+    changed = [leaf for leaf in found if leaf.block.name_hint in pairs.of_blocks]
+    return pairs if all(_is_whole_nest(sch, leaf) for leaf in changed) else None
+
+
+def _is_whole_nest(sch: Schedule, leaf: Leaf) -> bool:
+    """Whether a block runs for all values of its loops, which are its axes, and nothing else stands in them."""
+    stmt: object = sch.get(leaf.loops[0]) if leaf.loops else None
+    begins = []
+    while isinstance(stmt, For):
+        begins.append(as_int(stmt.min))
+        stmt = stmt.body
+    return (
+        isinstance(stmt, BlockRealize)
+        and set(begins) == {0}
+        and as_int(stmt.predicate) == 1
+        and all(isinstance(value, Var) for value in stmt.iter_values)
+        and all(iv.dom is not None and as_int(iv.dom.min) == 0 for iv in leaf.block.iter_vars)
+    )
 
 
 def _extend(pairs: _Pairs, leaf: Leaf) -> bool:

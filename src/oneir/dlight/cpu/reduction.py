@@ -30,7 +30,7 @@ from ...tir.stmt_functor import loads
 from ...topi.index import ravel
 from ..analysis.leaves import Leaf, is_copy, leaves, leaves_of, plain_schedule
 from .base import CPUScheduleRule, largest_divisor, parallelize
-from .spatial import calls_in, contiguous_run, fuse_contiguous, in_vectors, schedule_leaf, steps
+from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps, vectorize_innermost
 
 UNROLLED = 16
 """Extent of a window up to which LLVM unrolls the loops over it, which makes its loads independent of one another."""
@@ -396,7 +396,7 @@ def arrange(
         return None
     if not leaf.reduces:
         if width is None:
-            in_vectors(sch, leaf, *fuse_contiguous(sch, leaf.handle, axes, loops), registers)
+            vectorize_innermost(sch, leaf, *fuse_contiguous(sch, leaf.handle, axes, loops), registers)
         elif sch.get(loops[-1]).extent == width:
             sch.vectorize(loops[-1])
         return None

@@ -263,14 +263,18 @@ def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
         count = sum(iv.iter_type == IterVar.DataPar for iv in leaf.block.iter_vars)
         parallelize(sch, leaf.loops[: min(count, len(leaf.loops) - 1)], leaf.work)
         return
-    if _in_periods(sch, leaf):
+    calls, result = calls_in(leaf.block.body), leaf.block.writes[0].buffer
+    periods = None if calls.choosing else _split_periods(sch, leaf)
+    if periods is not None:
+        parallelize(sch, periods[:-1], leaf.work)
+        if calls.branches_on_vectors:
+            vectorize(sch, periods[-1], registers // result.dtype.itemsize)
         return
     axis = transposed_axis(leaf)
     axes, loops = fuse_contiguous(sch, leaf.handle, axes, leaf.loops)
     if axis in axes[:-1] and axis is not None:
         _in_tiles(sch, leaf, axes, loops, axis, registers)
         return
-    calls = calls_in(leaf.block.body)
     if axes and axes[-1] in calls.choosing:
         sch.annotate(loops[-1], HINT, 1)
     if len(loops) == 1 and leaf.work >= PARALLEL_WORK:
@@ -278,7 +282,7 @@ def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
         chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
         loops = sch.split(loops[0], [None, chunk if 2 * chunk > CHUNK else CHUNK])
     parallelize(sch, loops[:-1], leaf.work)
-    in_vectors(sch, leaf, axes, loops, registers)
+    vectorize_innermost(sch, leaf, axes, loops, registers)
 
 
 SHORT_ROW, ROW_WITH_CALLS = 32, 256
@@ -290,7 +294,7 @@ for 197.
 """
 
 
-def in_vectors(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], registers: int) -> None:
+def vectorize_innermost(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], registers: int) -> None:
     """Makes vectors of the innermost loop of a block that is not a reduction, where LLVM would make worse ones.
 
     `axes` are the block's variables that the loops begin with; a register has `registers` bytes.
@@ -320,18 +324,17 @@ def _is_along(place: Sequence[tuple[int | None, Var | set[Var]]], axis: Var) -> 
     return not uses or (len(uses) == 1 and uses[0] is axis and place[-1][1] is axis)
 
 
-def _in_periods(sch: Schedule, leaf: Leaf) -> bool:
-    """Splits the axes along which a block reads the same elements again and again, as `tile` does; whether some are."""
+def _split_periods(sch: Schedule, leaf: Leaf) -> list[LoopRV] | None:
+    """The loops, with those split along which a block reads the same elements again and again, as `tile` does; None if
+    there is no such loop.
+    """
     periods = _Periods(leaf.block)
     loops: list[LoopRV] = []
     for iv, loop, extent in zip(leaf.block.iter_vars, leaf.loops, leaf.extents, strict=True):
         period = periods.found.get(iv.var)
         splits = period is not None and extent is not None and extent > period and extent % period == 0
         loops += sch.split(loop, [None, period]) if splits else [loop]
-    if len(loops) == len(leaf.loops):
-        return False
-    parallelize(sch, loops[:-1], leaf.work)
-    return True
+    return loops if len(loops) > len(leaf.loops) else None
 
 
 class _Periods(Visitor):
