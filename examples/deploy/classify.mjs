@@ -17,7 +17,7 @@ function allocate(bytes, alignment = 64) {
   if (missing > 0) wasm.memory.grow(Math.ceil(missing / 65536));
   return start;
 }
-const library = { aligned_alloc: (alignment, bytes) => allocate(bytes, alignment), free: () => {} };
+const library = { malloc: (bytes) => allocate(bytes, 16), free: () => {} };
 const { instance } = await WebAssembly.instantiate(read("mlp.wasm"), { env: library });
 const wasm = instance.exports;
 next = wasm.__heap_base.value;

@@ -46,8 +46,8 @@ def with_flat_rows(sch: Schedule, name: str, info: CPUInfo) -> Schedule:
 
 def with_flat_axes(sch: Schedule) -> Schedule:
     """The schedule with one axis for those of the result that all blocks run along as one, if some are unknown."""
-    found = leaves(sch)
-    result = found[-1].block.writes[0].buffer if found else None
+    found = leaves(sch) or []
+    result = found[-1].block.writes[0].buffer if found and found[-1].block.writes else None
     for place in reversed(range(0 if result is None else len(result.shape) - 1)):
         assert result is not None
         if None not in map(as_int, result.shape[place : place + 2]):

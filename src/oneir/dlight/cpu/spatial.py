@@ -263,12 +263,12 @@ def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
         count = sum(iv.iter_type == IterVar.DataPar for iv in leaf.block.iter_vars)
         parallelize(sch, leaf.loops[: min(count, len(leaf.loops) - 1)], leaf.work)
         return
-    calls, result = calls_in(leaf.block.body), leaf.block.writes[0].buffer
+    calls = calls_in(leaf.block.body)
     periods = None if calls.choosing else _split_periods(sch, leaf)
     if periods is not None:
         parallelize(sch, periods[:-1], leaf.work)
         if calls.branches_on_vectors:
-            vectorize(sch, periods[-1], registers // result.dtype.itemsize)
+            vectorize(sch, periods[-1], registers // leaf.block.writes[0].buffer.dtype.itemsize)
         return
     axis = transposed_axis(leaf)
     axes, loops = fuse_contiguous(sch, leaf.handle, axes, leaf.loops)
