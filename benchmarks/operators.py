@@ -275,7 +275,7 @@ def drawn(count: int) -> list[Case]:
 def compiled(case: Case, x: Tensor, extents: Mapping[int, object] | None) -> Call:
     """A case as native code; the axes that `extents` names are unknown."""
     with torch.inference_mode():
-        program = torch.export.export(case.module, (x,), dynamic_shapes=None if extents is None else ((extents,),))
+        program = torch.export.export(case.module, (x,), dynamic_shapes=None if extents is None else (extents,))
     graph = from_exported_program(program, unwrap_unit_return_tuple=True)
     return relax.VirtualMachine(relax.build(graph, "llvm"), oneir.cpu())["main"]
 
