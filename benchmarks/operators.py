@@ -22,7 +22,7 @@ from torch._dynamo.exc import UserError
 
 import oneir
 from benchmarks.measure import interleaved
-from benchmarks.page import write_section
+from benchmarks.page import slowest, write_section
 from oneir import relax
 from oneir.relax.frontend.torch import from_exported_program
 from oneir.runtime.error import UnsupportedError
@@ -33,8 +33,6 @@ LEAST_ELEMENTS, MOST_ELEMENTS = 4_000, 2_000_000
 """Fewer elements take less time than a call; more only take longer."""
 LEAST_SECONDS = 2e-5
 """Cases that take us less are the cost of a call, which `benchmarks.call` measures."""
-ABOUT_AS_GOOD = 0.5
-"""The part of PyTorch's speed that no operator may be below."""
 
 Shape = tuple[int, ...]
 Call = Callable[..., Tensor]
@@ -325,16 +323,9 @@ def main() -> None:
         print(row, flush=True)
         if max(ours, theirs) >= LEAST_SECONDS:
             found.append((ours / theirs, row))
-    found.sort(reverse=True)
-    mean = math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found))
-    slow = sum(ratio > 1 / ABOUT_AS_GOOD for ratio, _ in found)
     whose, other = ("known extents'", "known") if options.unknown else ("PyTorch's", "PyTorch's")
-    text = (
-        f"One thread: {mean:.2f} of {whose} time (geometric mean of {len(found)} cases), {slow} below half of its "
-        "speed. Those that take longest beside it:\n\n"
-        f"| Operator | Shape | Our µs | {other} | Our time / {other} |\n"
-        "| --- | --- | ---: | ---: | ---: |\n" + "\n".join(row for _, row in found[:20])
-    )
+    head = f"| Operator | Shape | Our µs | {other} | Our time / {other} |\n| --- | --- | ---: | ---: | ---: |"
+    text = slowest(found, whose, "cases", head, 20)
     print(text)
     if options.write_docs:
         write_section(f"benchmarks.operators {'--unknown ' * options.unknown}--write-docs", text)

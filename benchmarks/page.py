@@ -6,6 +6,7 @@ written by hand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +27,21 @@ def write_section(command: str, text: str) -> None:
     after = rest.partition(end)[2]
     PAGE.write_text(f"{before}{begin}{machine()}.\n\n{text.strip()}\n{end}{after}")
     print(f"written: {PAGE}")
+
+
+ABOUT_AS_GOOD = 0.5
+"""The part of another's speed that no case of ours may be below."""
+
+
+def slowest(found: Sequence[tuple[float, str]], whose: str, what: str, head: str, count: int) -> str:
+    """The cases that take longest beside another's time, of pairs of a ratio of times and a row of the table `head`."""
+    ordered = sorted(found, reverse=True)
+    mean = math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found))
+    slow = sum(ratio > 1 / ABOUT_AS_GOOD for ratio, _ in found)
+    return (
+        f"One thread: {mean:.2f} of {whose} time (geometric mean of {len(found)} {what}), {slow} below half of its "
+        f"speed. Those that take longest beside it:\n\n{head}\n" + "\n".join(row for _, row in ordered[:count])
+    )
 
 
 def draw_bars(names: Sequence[str], speeds: Mapping[str, Sequence[float]], unit: str, picture: str) -> str:

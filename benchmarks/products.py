@@ -9,7 +9,6 @@ docs/speed.md.
 from __future__ import annotations
 
 import argparse
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,15 +16,13 @@ import torch
 
 import oneir
 from benchmarks.measure import interleaved
-from benchmarks.page import write_section
+from benchmarks.page import slowest, write_section
 from oneir import relax
 from oneir.relax import op
 
 EXTENTS = (2, 3, 5, 7, 8, 13, 16, 17, 31, 33, 49, 50, 63, 64, 96, 100, 127, 150, 197, 256, 300)
 LEAST_WORK = 1e5
 """Multiplications below which a call costs more than its product."""
-ABOUT_AS_GOOD = 0.5
-"""The part of PyTorch's speed that no product may be below."""
 
 
 @dataclass(frozen=True)
@@ -101,15 +98,11 @@ def main() -> None:
         shape = f"{product.batches} × {product.rows} × {product.columns} × {product.depth}"
         speeds = f"{2 * product.work / ours / 1e9:.1f} | {2 * product.work / theirs / 1e9:.1f}"
         found.append((ours / theirs, f"| {shape} | {product.lies} | {speeds} | {ours / theirs:.2f} |"))
-    found.sort(reverse=True)
-    mean = math.exp(sum(math.log(ratio) for ratio, _ in found) / len(found))
-    slow = sum(ratio > 1 / ABOUT_AS_GOOD for ratio, _ in found)
-    text = (
-        f"One thread: {mean:.2f} of PyTorch's time (geometric mean of {len(found)} products), {slow} below half of its "
-        "speed. Those that take longest beside it:\n\n"
+    head = (
         "| Batches × rows × columns × sum | Lie | GFLOP/s | PyTorch's | Our time / PyTorch's |\n"
-        "| --- | --- | ---: | ---: | ---: |\n" + "\n".join(row for _, row in found[:10])
+        "| --- | --- | ---: | ---: | ---: |"
     )
+    text = slowest(found, "PyTorch's", "products", head, 10)
     print(text)
     if options.write_docs:
         write_section("benchmarks.products --write-docs", text)

@@ -424,16 +424,15 @@ def unrollings(loop: For) -> tuple[list[int], bool]:
     is_short = extent <= MAX_UNROLLED_VECTORS
     if of_vectors:
         return [extent, *(count for count in ITERATIONS_AT_ONCE if extent % count == 0)], is_short
-    if is_reduction and extent > (MAX_UNROLLED_ALONG_MEMORY if along_memory else MAX_UNROLLED_REDUCTION):
-        return [], False
-    return [] if along_memory and extent > MAX_UNROLLED_ALONG_MEMORY else [extent], is_short
+    most = MAX_UNROLLED_ALONG_MEMORY if along_memory else MAX_UNROLLED_REDUCTION if is_reduction else extent
+    return ([extent], is_short) if extent <= most else ([], is_short and not is_reduction)
 
 
 def runs_along_memory(stmt: Stmt, loop_var: e.Var) -> bool:
     """Whether a statement stores to the next element in each iteration of a loop, or only loads that."""
     if not isinstance(stmt, BufferStore):
         return False
-    (place,) = stmt.indices[-1:]
+    place = stmt.indices[-1]
     if loop_var in variables(place):
         return is_next(place, loop_var)
     return any(is_next(load.indices[-1], loop_var) for load in loads(stmt.value))

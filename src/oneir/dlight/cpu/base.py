@@ -57,10 +57,10 @@ def parallelize(sch: Schedule, loops: Sequence[LoopRV], work: int) -> LoopRV | N
         return None
     if work < PARALLEL_WORK:
         return loops[-1]
-    groups = [list(group) for _, group in groupby(loops, lambda loop: isinstance(sch.get(loop).extent, IntImm))]
-    for group in groups:
-        is_known = isinstance(sch.get(group[0]).extent, IntImm)
-        group[:] = [sch.fuse(*group)] if is_known and len(group) > 1 else group
-        for loop in group:
-            sch.parallel(loop)
-    return groups[-1][-1]
+    outer: list[LoopRV] = []
+    for is_known, group in groupby(loops, lambda loop: isinstance(sch.get(loop).extent, IntImm)):
+        together = list(group)
+        outer += [sch.fuse(*together)] if is_known and len(together) > 1 else together
+    for loop in outer:
+        sch.parallel(loop)
+    return outer[-1]

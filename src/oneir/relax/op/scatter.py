@@ -111,13 +111,16 @@ def _bound_scatter_elements(builder: BlockBuilder, call: Call) -> Expr:
     return scatter_elements(data, indices, updates, **call.attrs)
 
 
+REDUCTIONS_OF_ND = ("update", "add", "mul", "max", "min")
+
+
 @operator("relax.scatter_nd", attrs=ScatterNDAttrs)
 def scatter_nd(data: Expr, indices: Expr, updates: Expr, reduction: str = "update") -> Expr:
     """`data` with the elements or parts at the places that the rows of `indices` name combined with `updates`.
 
     `reduction`: "update" takes the update; "add", "mul", "max" and "min" combine both.
     """
-    _check_reduction("scatter_nd", reduction, ("update", "add", "mul", "max", "min"))
+    _check_reduction("scatter_nd", reduction, REDUCTIONS_OF_ND)
     return scatter_nd.call(data, indices, updates, reduction=reduction)
 
 

@@ -11,18 +11,15 @@ features of a node. A slice is as many neighbouring elements, which vectors comp
 from __future__ import annotations
 
 from ...arith import Analyzer
-from ...ir.expr import PrimExpr, as_int
+from ...ir.expr import as_int
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ..expr import Call, Expr, Function, ShapeExpr, Var
 from ..expr_functor import PyExprMutator
+from ..op.gather import extents_of
 from ..op.manipulate import broadcast_to, permute_dims, reshape
-from ..op.scatter import scatter_elements, scatter_nd
-from ..struct_info import TensorStructInfo
+from ..op.scatter import REDUCTIONS_OF_ND, scatter_elements, scatter_nd
 from .pass_base import FunctionPass
-
-_REDUCTIONS = ("update", "add", "mul", "max", "min")
-"""Those that `R.scatter_nd` has as well."""
 
 
 class ScatterRows(FunctionPass):
@@ -42,11 +39,11 @@ class _Scatter(PyExprMutator):
             return call
         data, indices, updates = call.args
         axis, reduction = call.attrs["axis"], call.attrs["reduction"]
-        extents, places = _extents(data), self.places(indices, axis)
-        if extents is None or places is None or reduction not in _REDUCTIONS or _extents(updates) is None:
+        extents, places = extents_of(data), self.places(indices, axis)
+        if extents is None or places is None or reduction not in REDUCTIONS_OF_ND or extents_of(updates) is None:
             return call
         axis %= len(extents)
-        whole, analyzer = _extents(indices), Analyzer()
+        whole, analyzer = extents_of(indices), Analyzer()
         if whole is None or (axis == len(extents) - 1 and axis > 0):
             return call
         others = [pair for i, pair in enumerate(zip(whole, extents, strict=True)) if i != axis]
@@ -65,7 +62,7 @@ class _Scatter(PyExprMutator):
         value = self.lookup_binding(indices) if isinstance(indices, Var) else indices
         if not isinstance(value, Call) or value.op is not broadcast_to.op:
             return None
-        small, large = _extents(value.args[0]), _extents(value)
+        small, large = extents_of(value.args[0]), extents_of(value)
         if small is None or large is None:
             return None
         axis %= len(large)
@@ -73,8 +70,3 @@ class _Scatter(PyExprMutator):
         if kept < 0 or any(as_int(extent) != 1 for i, extent in enumerate(small) if i != kept):
             return None
         return value.args[0] if Analyzer().can_prove_equal(small[kept], large[axis]) else None
-
-
-def _extents(tensor: Expr) -> list[PrimExpr] | None:
-    info = tensor.struct_info
-    return None if not isinstance(info, TensorStructInfo) or info.extents is None else list(info.extents)
