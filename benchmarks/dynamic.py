@@ -1,7 +1,8 @@
 """Programs of unknown extents beside those compiled for one size: `OMP_NUM_THREADS=1 python -m benchmarks.dynamic`.
 
 Each model is compiled once with symbolic extents, and once for every size. Both run on the same inputs in turns, beside
-ONNX Runtime with symbolic extents. `--write-docs` writes the table into docs/speed.md.
+what the first becomes once it was called with these often, and ONNX Runtime with symbolic extents. `--write-docs`
+writes the table into docs/speed.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import onnxruntime
 import torch
 
 import oneir
-from benchmarks.measure import interleaved
+from benchmarks.measure import general_code, interleaved, often_called
 from benchmarks.page import write_section
 from benchmarks.zoo import Extents, Subject
 from oneir import relax
@@ -43,25 +44,29 @@ CASES = (
 )
 
 
-def compiled(mod: oneir.ir.IRModule) -> Callable[..., oneir.runtime.Tensor]:
-    """A graph's main function as native code."""
-    return relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())["main"]
+def compiled(mod: oneir.ir.IRModule) -> relax.VirtualMachine:
+    """A graph as native code."""
+    return relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())
 
 
 def contest(
     subject: Subject,
-    unknown: Callable[..., oneir.runtime.Tensor],
+    unknown: relax.VirtualMachine,
+    often: relax.VirtualMachine,
     session: onnxruntime.InferenceSession,
     rounds: int,
 ) -> tuple[float, ...]:
-    """Seconds of the program of unknown extents, of the one for the subject's inputs, and of ONNX Runtime."""
-    known = compiled(subject.graph())
+    """Seconds of the program of unknown extents, of what it becomes once it was called with these often, of the one
+    for the subject's inputs, and of ONNX Runtime.
+    """
+    known, general = compiled(subject.graph())["main"], unknown["main"]
     arrays = subject.inputs()
     tensors = [oneir.runtime.tensor(x) for x in arrays]
     feeds = {entry.name: x for entry, x in zip(session.get_inputs(), arrays, strict=True)}
-    np.testing.assert_allclose(unknown(*tensors).numpy(), known(*tensors).numpy(), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(general(*tensors).numpy(), known(*tensors).numpy(), rtol=1e-3, atol=1e-3)
     calls: dict[str, Callable[[], object]] = {
-        "unknown": lambda: unknown(*tensors),
+        "unknown": lambda: general(*tensors),
+        "often": often_called(often, *tensors),
         "known": lambda: known(*tensors),
         "onnxruntime": lambda: session.run(None, feeds),
     }
@@ -80,17 +85,21 @@ def main() -> None:
         if options.models and case.model not in options.models:
             continue
         subject = Subject(case.model, 2, 128)
-        unknown = compiled(subject.graph(case.extents))
+        often = compiled(subject.graph(case.extents))
+        with general_code():
+            unknown = compiled(subject.graph(case.extents))
         session = subject.session(threads, case.extents)
         (own,) = subject.tensors
         for shape in case.shapes:
             # As many of the model's own elements as the shape has, again from the first where these are too few.
             subject.tensors = (torch.from_numpy(np.resize(own.numpy(), shape)),)
-            ours, known, theirs = contest(subject, unknown, session, options.rounds)
-            times = [digits(s * 1e3) for s in (ours, known, theirs)]
-            rows.append([case.model, "x".join(map(str, shape)), *times, f"{ours / known:.2f}", f"{ours / theirs:.2f}"])
+            seconds = contest(subject, unknown, often, session, options.rounds)
+            general, again, known, theirs = seconds
+            ratios = [f"{ratio:.2f}" for ratio in (general / known, again / known, general / theirs)]
+            rows.append([case.model, "x".join(map(str, shape)), *(digits(s * 1e3) for s in seconds), *ratios])
             print(*rows[-1], flush=True)
-    head = ("Model", "Shape", "Unknown ms", "Known ms", "ONNX Runtime ms", "Unknown / known", "Unknown / ONNX Runtime")
+    head = ("Model", "Shape", "Unknown ms", "Often ms", "Known ms", "ONNX Runtime ms")
+    head += ("Unknown / known", "Often / known", "Unknown / ONNX Runtime")
     text = table(head, rows, texts=(0, 1))
     print(text)
     if options.write_docs:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from oneir.relax import VirtualMachine
+from oneir.runtime.vm.native import NativeGraph
 
 
 def interleaved(
@@ -29,6 +34,32 @@ def interleaved(
                 call()
             times[name].append((time.perf_counter() - start) / count)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+@contextmanager
+def general_code() -> Iterator[None]:
+    """What is compiled inside keeps its code for all extents."""
+    before = os.environ.get("ONEIR_SPECIALIZE")
+    os.environ["ONEIR_SPECIALIZE"] = "0"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["ONEIR_SPECIALIZE"]
+        else:
+            os.environ["ONEIR_SPECIALIZE"] = before
+
+
+def often_called(machine: VirtualMachine, *args: object) -> Callable[[], object]:
+    """A call of `main` with arguments that it was called with until its graph was compiled for their extents."""
+    main, graph = machine["main"], machine.executable.natives["main"]
+    assert isinstance(graph, NativeGraph) and graph.specialized is not None, (
+        "the graph is compiled for all extents only"
+    )
+    known = len(graph.specialized.modules)
+    while len(graph.specialized.modules) == known:
+        main(*args)
+    return lambda: main(*args)
 
 
 def verdict(value: float, bar: float, at_least: bool) -> str:

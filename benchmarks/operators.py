@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from torch._dynamo.exc import UserError
 
 import oneir
-from benchmarks.measure import interleaved
+from benchmarks.measure import general_code, interleaved, often_called
 from benchmarks.page import slowest, write_section
 from oneir import relax
 from oneir.relax.frontend.torch import from_exported_program
@@ -270,22 +271,25 @@ def drawn(count: int) -> list[Case]:
     return cases
 
 
-def compiled(case: Case, x: Tensor, extents: Mapping[int, object] | None) -> Call:
+def compiled(case: Case, x: Tensor, extents: Mapping[int, object] | None) -> relax.VirtualMachine:
     """A case as native code; the axes that `extents` names are unknown."""
     with torch.inference_mode():
         program = torch.export.export(case.module, (x,), dynamic_shapes=None if extents is None else (extents,))
     graph = from_exported_program(program, unwrap_unit_return_tuple=True)
-    return relax.VirtualMachine(relax.build(graph, "llvm"), oneir.cpu())["main"]
+    return relax.VirtualMachine(relax.build(graph, "llvm"), oneir.cpu())
 
 
 def contest(case: Case, rounds: int, unknown: bool) -> dict[str, float]:
     """The seconds of each contestant, we ourselves first."""
     x = torch.from_numpy(np.random.default_rng(0).standard_normal(case.shape).astype("float32"))
-    mine, known = oneir.runtime.tensor(x.numpy()), compiled(case, x, None)
+    mine, known = oneir.runtime.tensor(x.numpy()), compiled(case, x, None)["main"]
     calls: dict[str, Callable[[], Any]]
     if unknown:
-        anything = compiled(case, x, {i: torch.export.Dim(f"n{i}", min=2, max=4096) for i in range(x.ndim)})
-        calls = {"unknown": lambda: anything(mine), "known": lambda: known(mine)}
+        extents = {i: torch.export.Dim(f"n{i}", min=2, max=4096) for i in range(x.ndim)}
+        with general_code():
+            general = compiled(case, x, extents)["main"]
+        often = often_called(compiled(case, x, extents), mine)
+        calls = {"unknown": lambda: general(mine), "often": often, "known": lambda: known(mine)}
     else:
         calls = {"ours": lambda: known(mine), "torch": lambda: case.module(x)}
     with torch.inference_mode():
@@ -308,24 +312,31 @@ def main() -> None:
     if oneir.runtime.pool.num_threads() != 1:
         raise SystemExit("start with OMP_NUM_THREADS=1, so that all have one thread")
     found: list[tuple[float, str]] = []
+    again: list[float] = []
     for case in drawn(options.count):
         if options.names and not any(name in case.name for name in options.names):
             continue
         if options.unknown and (len(case.shape) > 3 or min(case.shape) < 2):
             continue  # PyTorch takes an extent of 1 for known
         try:
-            ours, theirs = contest(case, options.rounds, options.unknown).values()
+            ours, *often, theirs = contest(case, options.rounds, options.unknown).values()
         except (UserError, UnsupportedError) as error:
             print(f"{case.name} knows its extents: {str(error).splitlines()[0]}", flush=True)
             continue
         shape = " × ".join(map(str, case.shape))
-        row = f"| {case.name} | {shape} | {ours * 1e6:.0f} | {theirs * 1e6:.0f} | {ours / theirs:.2f} |"
+        times = " | ".join(f"{seconds * 1e6:.0f}" for seconds in (ours, *often, theirs))
+        row = f"| {case.name} | {shape} | {times} | {ours / theirs:.2f} |"
         print(row, flush=True)
         if max(ours, theirs) >= LEAST_SECONDS:
             found.append((ours / theirs, row))
+            again += [seconds / theirs for seconds in often]
     whose, other = ("known extents'", "known") if options.unknown else ("PyTorch's", "PyTorch's")
-    head = f"| Operator | Shape | Our µs | {other} | Our time / {other} |\n| --- | --- | ---: | ---: | ---: |"
+    names = ["Our µs", *(["often"] if again else []), other]
+    names.append(f"Our time / {other}")
+    head = f"| Operator | Shape | {' | '.join(names)} |\n| --- | --- |{' ---: |' * len(names)}"
     text = slowest(found, whose, "cases", head, 20)
+    if again:
+        text = f"Called often, {statistics.geometric_mean(again):.2f} of it, the most {max(again):.2f}.\n\n{text}"
     print(text)
     if options.write_docs:
         write_section(f"benchmarks.operators {'--unknown ' * options.unknown}--write-docs", text)

@@ -642,4 +642,4 @@ def test_many_units_compile_in_any_number_of_processes(helpers, monkeypatch, tmp
         built[f"add{number}"](a, b)
         np.testing.assert_array_equal(b, a + number)
     assert 1 <= len(started) <= helpers if helpers else not started
-    assert all(helper._process is None for helper in started)
+    assert all(helper._child is None for helper in started)

@@ -46,7 +46,7 @@ def test_a_helper_says_what_is_wrong_and_goes_on(text, options):
 def test_a_helper_that_is_killed_is_an_error_and_the_next_text_starts_another():
     with Helper() as helper:
         helper.compile_ir(NEXT, name="next")
-        process = helper._process
+        process = helper._child._process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         with pytest.raises(CompileError, match="the process in which LLVM compiles next ended with the status -9"):
@@ -57,7 +57,7 @@ def test_a_helper_that_is_killed_is_an_error_and_the_next_text_starts_another():
 def test_a_helper_ends_with_its_block_and_ignores_the_terminal():
     with Helper() as helper:
         helper.compile_ir(NEXT, name="next")
-        process = helper._process
+        process = helper._child._process
         process.send_signal(signal.SIGINT)  # as Ctrl-C does to all processes of a terminal
         assert helper.compile_ir(NEXT, name="next") == llvm.compile_ir(NEXT, name="next")
     assert process.returncode == -signal.SIGKILL
@@ -82,4 +82,4 @@ def test_without_an_interpreter_this_process_compiles(name, monkeypatch, tmp_pat
     monkeypatch.setattr(sys, "executable", programs[name])
     with Helper() as helper:
         assert helper.compile_ir(NEXT, name="next") == llvm.compile_ir(NEXT, name="next")
-        assert helper._process is None
+        assert helper._child is None

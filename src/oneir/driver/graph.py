@@ -22,8 +22,10 @@ from ..runtime.module import DeferredFunctions, Module
 from ..runtime.vm.builder import ExecBuilder
 from ..runtime.vm.executable import Executable
 from ..runtime.vm.native import NativeGraph
+from ..runtime.vm.specialized import Compile
 from ..target.target import Target
 from . import graph_cache
+from .background import compiler_of
 from .build import KernelSources, as_module, as_target, compile_units, signatures_of
 from .collection import no_collection
 from .graph_cache import Compiled, KernelCode
@@ -59,7 +61,7 @@ def build_graph(
         if compiled is None:
             mod = lower_graph(mod, target, params, relax_pipeline)
             compiled = _compiled(mod, target, tir_pipeline, key)
-        executable = _executable(compiled, target, tir_pipeline)
+        executable = _executable(compiled, target, tir_pipeline, compiler_of(key, target))
         for module in mod.get_attr("external_mods", ()):
             executable.import_module(module)
         return executable
@@ -153,8 +155,13 @@ def link_program(
     return executable
 
 
-def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None) -> Executable:
-    """The executable of what a graph compiled to. Public forms of kernels are compiled when asked for."""
+def _executable(
+    compiled: Compiled, target: Target, pipeline: str | Pass | None, compile: Compile | None = None
+) -> Executable:
+    """The executable of what a graph compiled to. Public forms of kernels are compiled when asked for.
+
+    `compile` compiles the graph anew for extents that calls bring often.
+    """
     code, context = compiled.code, PassContext.current()
     exporter = Standalone(code, target, pipeline, context)
     if code is None:
@@ -169,7 +176,7 @@ def _executable(compiled: Compiled, target: Target, pipeline: str | Pass | None)
 
     deferred = DeferredFunctions(public_forms, code.public) if code.public else None
     library = backend_of(target).load(code.objects, code.signatures, source, deferred)
-    natives = {name: NativeGraph(spec, library) for name, spec in compiled.natives.items()}
+    natives = {name: NativeGraph(spec, library, compile) for name, spec in compiled.natives.items()}
     return Executable(compiled.program, library, natives, exporter)
 
 

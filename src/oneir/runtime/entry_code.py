@@ -77,9 +77,16 @@ class Model(ctypes.Structure):
 
 
 class Frame(ctypes.Structure):
-    """What a graph makes where its plan computes certain numbers: models of its results, then that of its arena."""
+    """What a graph makes and runs where its plan computes certain numbers. Models are those of its results, then that
+    of its arena.
+    """
 
-    _fields_ = (("numbers", ctypes.c_void_p), ("models", ctypes.c_void_p))
+    _fields_ = (
+        ("numbers", ctypes.c_void_p),
+        ("models", ctypes.c_void_p),
+        ("run", ctypes.py_object),  # a NativeFunction
+        ("calls", ctypes.c_int64),  # how many more until `GraphFunction.often` is called
+    )
     keep_alive: object
 
 
@@ -90,7 +97,6 @@ class GraphFunction(Method):
         ("params", ctypes.c_int64),
         ("outputs", ctypes.c_int64),
         ("single", ctypes.c_int64),  # which output the result is; -1: `compose` makes the result of all
-        ("run", ctypes.py_object),  # a NativeFunction
         ("plan", ctypes.py_object),  # a NativeFunction; null where sizes are known
         ("numbers", Model),
         ("numbers_size", ctypes.c_int64),
@@ -99,6 +105,7 @@ class GraphFunction(Method):
         ("arenas", ctypes.py_object),  # a list of those that no call uses
         ("make_frame", ctypes.py_object),
         ("make_table", ctypes.py_object),
+        ("often", ctypes.py_object),  # hears of numbers that many calls had
         ("compose", ctypes.py_object),
         ("recover", ctypes.py_object),  # raises what is wrong with the arguments
         ("by_name", ctypes.py_object),  # calls the function with arguments that have names

@@ -151,16 +151,39 @@ same.frame:
   store ptr %last.frame, ptr %frame.at
   br label %make
 
-; models = data of frame->models;
+; // Calls are counted for what may be compiled anew for these numbers; a count that begins at 0 never gets there again.
+; if (--frame->calls != 0) goto outputs.of;
 make:
   %frame.object = load ptr, ptr %frame.at
   %frame = load ptr, %frame.object + $data_offset
+  %calls.before = load i64, %frame + $frame_calls
+  %calls = sub i64 %calls.before, 1
+  store i64 %calls, %frame + $frame_calls
+  %enough = icmp eq i64 %calls, 0
+  br i1 %enough, label %many.calls, label %outputs.of
+
+; answer = often(numbers);
+; if (answer == NULL) { value = NULL; goto finish; }
+many.calls:
+  %often = load ptr, %record + $graph_often
+  %heard = call ptr @PyObject_Vectorcall(ptr %often, ptr %numbers.at, i64 1, ptr null)
+  %unheard = icmp eq ptr %heard, null
+  br i1 %unheard, label %finish, label %heard.it
+
+; Py_DECREF(answer);
+heard.it:
+  call void @Py_DecRef(ptr %heard)
+  br label %outputs.of
+
+; run = frame->run; models = data of frame->models;
+outputs.of:
+  %run.function = load ptr, %frame + $frame_run
   %models = load ptr, %frame + $frame_models
   br label %each
 
 ; for (i = 0; i != outputs; i++) {  // after it, &models[outputs] is the model of the arena
 each:
-  %i = phi i64 [ 0, %make ], [ %i.next, %made ]
+  %i = phi i64 [ 0, %outputs.of ], [ %i.next, %made ]
   %all = icmp eq i64 %i, %outputs
   %offset = mul i64 %i, $model_size
   %model.at = getelementptr i8, ptr %models, i64 %offset
@@ -257,7 +280,6 @@ new.table:
 ; ran = call(run, objects, total);
 ; if (ran == NULL) { value = NULL; goto finish; }  // the arena goes with the other objects
 run:
-  %run.function = load ptr, %record + $graph_run
   %ran = call ptr @call(ptr %run.function, ptr %objects, i64 %total)
   %failed = icmp eq ptr %ran, null
   br i1 %failed, label %finish, label %give.back
@@ -296,8 +318,8 @@ compose:
 ; // The arguments are the caller's; all behind them goes. A slot that was not reached is NULL, which Py_DecRef takes.
 finish:
   %value = phi ptr [ null, %ask ], [ null, %refused ], [ %recovered, %recover ], [ null, %other.frame ],
-                   [ null, %one ], [ null, %take ], [ null, %new.arena ], [ null, %new.table ], [ null, %run ],
-                   [ null, %keep.arena ], [ %result, %return.one ], [ %composed, %compose ]
+                   [ null, %many.calls ], [ null, %one ], [ null, %take ], [ null, %new.arena ], [ null, %new.table ],
+                   [ null, %run ], [ null, %keep.arena ], [ %result, %return.one ], [ %composed, %compose ]
   br label %release
 
 ; for (j = count; j != total; j++)

@@ -9,39 +9,24 @@ assembly_for(ir, triple="nvptx64-nvidia-cuda", cpu="sm_80")    # survives code g
 from __future__ import annotations
 
 import json
-import pickle
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 from . import llvm
+from .child import Child
 from .error import CompileError
 
 _HELPER = """
-import pickle, signal, sys, types
-signal.signal(signal.SIGINT, signal.SIG_IGN)
-questions, answers = sys.stdin.buffer, sys.stdout.buffer
-sys.path[:], folders = pickle.load(questions)
-for name, folder in folders.items():
-    sys.modules[name] = package = types.ModuleType(name)
-    package.__path__ = [folder]
 from oneir.runtime.error import CompileError
 from oneir.runtime.llvm import compile_ir, host_cpu
-answer = host_cpu()
-while True:
-    pickle.dump(answer, answers)
-    answers.flush()
+host_cpu()
+def answer(text, options):
     try:
-        text, options = pickle.load(questions)
-    except EOFError:
-        break
-    try:
-        answer = compile_ir(text, **options)
+        return compile_ir(text, **options)
     except CompileError as error:
-        answer = str(error)
+        return str(error)
 """
-"""What a helper runs. The packages are empty there: importing them whole would take half a second."""
 
 
 class Helper:
@@ -51,18 +36,18 @@ class Helper:
     """
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._is_missing = not _is_python()
+        self._child: Child | None = None
+        self._is_missing = False
 
     def compile_ir(self, text: str, **options: Any) -> bytes:
         """What `llvm.compile_ir` returns. Raises `CompileError`, also where LLVM ends the process over the text."""
-        process = self._process or self._start()
-        if process is None:
+        child = self._child or self._start()
+        if child is None:
             return llvm.compile_ir(text, **options)
         try:
-            answer = _ask(process, (text, options))
+            answer = child.ask(text, options)
         except (OSError, EOFError) as error:
-            status = process.wait()
+            status = child.status()
             self.close()
             name = options.get("name")
             raise CompileError(f"the process in which LLVM compiles {name} ended with the status {status}") from error
@@ -70,46 +55,26 @@ class Helper:
             raise CompileError(answer)
         return answer
 
-    def _start(self) -> subprocess.Popen[bytes] | None:
-        """The process, once it has found its LLVM; None where there is none."""
-        if self._is_missing:
-            return None
-        runtime = Path(__file__).parent
-        folders = {"oneir": str(runtime.parent), "oneir.runtime": str(runtime)}
-        command = [sys.executable, "-I", "-S", "-c", _HELPER]
-        try:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            _ask(self._process, (sys.path, folders))
-        except (OSError, EOFError):
-            self.close()
-            self._is_missing = True
-        return self._process
+    def _start(self) -> Child | None:
+        """The process; None where there is none."""
+        if not self._is_missing:
+            try:
+                self._child = Child(_HELPER, bare=True)
+            except OSError:
+                self._is_missing = True
+        return self._child
 
     def close(self) -> None:
         """Ends the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
+        if self._child is not None:
+            self._child.close()
+            self._child = None
 
     def __enter__(self) -> Helper:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-
-def _is_python() -> bool:
-    """Whether this program's file is an interpreter of Python, rather than an application that contains one."""
-    return not getattr(sys, "frozen", False) and "py" in Path(sys.executable or "").name
-
-
-def _ask(process: subprocess.Popen[bytes], question: object) -> Any:
-    """The answer of a helper. Raises `OSError` or `EOFError` if its process has ended."""
-    assert process.stdin is not None and process.stdout is not None
-    pickle.dump(question, process.stdin)
-    process.stdin.flush()
-    return pickle.load(process.stdout)
 
 
 _WORKER = """

@@ -237,7 +237,7 @@ class _Entry:
         self.space(count)
         for i in range(len(inputs)):
             self.put("inputs", inputs, i, i, "@anchor")
-        self.tensor(count - 1, "%numbers", 1, "int64", self.shape([entry.numbers]))
+        self.tensor(count - 1, "%numbers", 1, "int64", self.shape([entry.spec.numbers]))
         self.fail_if(self.call(str(entry.spec.plan), count), "fail_call(ptr %result, ptr %error)")
         self.emit("ret i32 0")
         return self.function(f"define internal i32 @{entry.prefix}.numbers(ptr %inputs, ptr %numbers, ptr %error)")
@@ -273,7 +273,7 @@ class _Entry:
 
     def plan(self) -> str:
         entry = self.entry
-        self.emit(f"%numbers = alloca [{max(entry.numbers, 1)} x i64], align 8")
+        self.emit(f"%numbers = alloca [{max(entry.spec.numbers, 1)} x i64], align 8")
         self.fail_if_null("%inputs", "%outputs", "%bytes")
         self.numbers()
         for i, shape in enumerate(entry.shapes):
@@ -292,7 +292,7 @@ class _Entry:
         written = len(entry.shapes)
         count = len(entry.inputs) + written + 2
         self.space(count)
-        self.emit(f"%numbers = alloca [{max(entry.numbers, 1)} x i64], align 8")
+        self.emit(f"%numbers = alloca [{max(entry.spec.numbers, 1)} x i64], align 8")
         self.emit(f"%table = alloca [{max(len(offsets), 1)} x i64], align 8")
         self.emit("%arena.shape = alloca i64, align 8")
         self.fail_if_null("%model", "%inputs", "%outputs")

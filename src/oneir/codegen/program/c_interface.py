@@ -108,12 +108,6 @@ class EntryPoint:
         """The shapes of the outputs that the function writes."""
         return [output.shape for output in self.spec.outputs]
 
-    @property
-    def numbers(self) -> int:
-        """How many numbers its plan computes."""
-        found = [n[0] for n in (self.workspace, *(e for shape in self.shapes for e in shape)) if isinstance(n, list)]
-        return max(found, default=-1) + 1
-
 
 @dataclass(frozen=True, slots=True)
 class Interface:

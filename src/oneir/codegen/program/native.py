@@ -65,6 +65,7 @@ from ...tir.stmt import AssertStmt, BufferStore, Evaluate, For, ForKind, IfThenE
 from ...tir.stmt_functor import renew_defs, substitute
 from ...tir.transform.make_packed_api import CPU, TENSORS_ON, on_device, written_buffers
 from ..units import SHARED, with_declarations
+from .specialize import extents_of
 
 ALIGNMENT = 64
 """Bytes to which storages are aligned in the arena."""
@@ -250,11 +251,13 @@ class _Translator:
         results += [(self.arenas[i], (sizes[i],), i) for i in further]
         shapes = [Output(str(b.dtype), tuple(plan.place(e) for e in shape), i) for b, shape, i in results]
         size = plan.place(sizes[0])
+        extents = [] if self.on_device or self.places else [plan.place(e)[0] for e in extents_of(run, len(self.inputs))]
         plan_name = f"{self.name}__plan" if plan.exprs else None
         if plan_name is not None:
             functions[plan_name] = self.plan_function(plan_name, plan.exprs)
         constants, count = [place for place, _ in self.constants], len(self.inputs)
         spec = NativeSpec(self.name, plan_name, self.device_type, count, shapes, size, constants, result)
+        spec.extents = extents
         if self.places:
             spec.devices, spec.constant_devices = self.places, [device for _, device in self.constants]
         spec.only_launches = (
@@ -767,6 +770,9 @@ class _Plan:
         """An integer itself; of another expression `[index]`, where the plan function stores its value."""
         if isinstance(expr, IntImm):
             return expr.value
+        for place, known in enumerate(self.exprs):
+            if known is expr:
+                return [place]
         self.exprs.append(expr)
         return [len(self.exprs) - 1]
 

@@ -28,6 +28,7 @@ from ..signature import explain
 from ..tensor import Tensor, empty, tensor
 from .graph_calls import GraphCalls
 from .program import VMFunction
+from .specialized import Compile, Patience, Specialized
 
 if TYPE_CHECKING:
     from ..module import Module
@@ -79,6 +80,14 @@ class NativeSpec:
     `device_type`."""
     constant_devices: list[int] = field(default_factory=list)
     """The place of each constant's device in `devices`, if there are any."""
+    extents: list[int] = field(default_factory=list)
+    """The places, among the plan's numbers, of the symbolic extents for which the graph may be compiled anew."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the plan computes."""
+        placed = (self.arena, *(extent for output in self.outputs for extent in output.shape))
+        return max([*(n[0] for n in placed if isinstance(n, list)), *self.extents], default=-1) + 1
 
     def to_json(self) -> dict[str, object]:
         """The specification as JSON values."""
@@ -94,6 +103,7 @@ class NativeSpec:
             "use_graphs": self.use_graphs,
             "devices": self.devices,
             "constant_devices": self.constant_devices,
+            "extents": self.extents,
         }
 
     @staticmethod
@@ -113,6 +123,7 @@ class NativeSpec:
                 use_graphs=bool(data.get("use_graphs", False)),
                 devices=[(int(kind), int(number)) for kind, number in data["devices"]],
                 constant_devices=[int(i) for i in data["constant_devices"]],
+                extents=[int(i) for i in data.get("extents", ())],
             )
             count = max(len(spec.devices), 1)
             if not all(0 <= i < count for i in [*spec.constant_devices, *(o.device for o in outputs)]):
@@ -165,8 +176,9 @@ class _Memory:
 class NativeGraph:
     """The native form of one function of an executable's program."""
 
-    def __init__(self, spec: NativeSpec, library: Module):
+    def __init__(self, spec: NativeSpec, library: Module, compile: Compile | None = None):
         self.spec, self.library = spec, library
+        self.specialized = Specialized(spec.symbol, compile) if compile is not None and spec.extents else None
         self._lock = new_lock()
         self._memories: dict[tuple[Device, ...], _Memory] = {}
         self._captures: weakref.WeakSet[GraphCalls] = weakref.WeakSet()
@@ -203,7 +215,7 @@ class NativeGraph:
         table = memory.table
         function = executable.program.functions[executable.place_of(spec.symbol)]
         assert isinstance(function, VMFunction) and function.signature is not None
-        signature, frames = function.signature, _Frames(spec, devices, make)
+        signature, frames = function.signature, _Frames(self, devices, make)
         last = (ctypes.py_object * 1)(ctypes.py_object(frames((0,) * frames.count)))
         plan = None if spec.plan is None else self.library[spec.plan]
 
@@ -238,12 +250,12 @@ class NativeGraph:
             params=spec.params,
             outputs=len(spec.outputs),
             single=spec.result if isinstance(spec.result, int) else -1,
-            run=_native(self.library[spec.symbol]),
             frame=ctypes.addressof(last),
             table=ctypes.addressof(table),
             arenas=memory.arenas,
             make_frame=make_frame,
             make_table=make_table,
+            often=lambda numbers: frames.hear(tuple(numbers.numpy().tolist())),
             compose=compose,
             recover=recover,
         )
@@ -295,19 +307,22 @@ class _Frames:
 
     LIMIT = 64
 
-    def __init__(self, spec: NativeSpec, devices: Sequence[Device], make: Maker | None):
-        places = [n[0] for n in (spec.arena, *(e for o in spec.outputs for e in o.shape)) if isinstance(n, list)]
-        self.count = max(places, default=-1) + 1
+    def __init__(self, graph: NativeGraph, devices: Sequence[Device], make: Maker | None):
+        spec = graph.spec
+        self.count = spec.numbers
         self._spec, self._devices, self._make = spec, devices, make
-        self._known: dict[tuple[int, ...], Frame] = {}
+        self._run, self._specialized = graph.library[spec.symbol], graph.specialized
+        self._known: dict[tuple[int, ...], tuple[Frame, Patience]] = {}
 
     def __call__(self, numbers: tuple[int, ...]) -> Frame:
-        frame = self._known.get(numbers)
-        if frame is None:
+        known = self._known.get(numbers)
+        if known is None:
             if len(self._known) == self.LIMIT:
                 self._known.clear()
-            frame = self._known[numbers] = self._made(numbers)
-        return frame
+            known = self._known[numbers] = frame, patience = self._made(numbers), Patience()
+            if self._specialized is not None:
+                frame.calls = patience.calls
+        return known[0]
 
     def shapes(self, numbers: tuple[int, ...]) -> list[tuple[tuple[int, ...], str, Device]]:
         """The shapes, dtypes and devices of the results, then of the arena."""
@@ -324,9 +339,27 @@ class _Frames:
         made.append(_model(*arena))
         models = (Model * len(made))(*made)
         kept = (ctypes.c_int64 * len(numbers))(*numbers)
-        frame = Frame(ctypes.addressof(kept), ctypes.addressof(models))
+        frame = Frame(ctypes.addressof(kept), ctypes.addressof(models), _native(self._run))
         frame.keep_alive = kept, models
         return frame
+
+    def hear(self, numbers: tuple[int, ...]) -> None:
+        """Has the graph compiled for numbers that many calls had, or looks whether it is by now."""
+        known, specialized = self._known.get(numbers), self._specialized
+        if known is None or specialized is None:
+            return
+        frame, patience = known
+        extents = tuple(numbers[place] for place in self._spec.extents)
+
+        def use(module: Module) -> None:
+            frame.run = _native(module[self._spec.symbol])
+
+        if extents not in specialized.modules:
+            if patience.is_over():
+                specialized.request(extents, use)
+            frame.calls = patience.calls
+        elif (module := specialized.modules[extents]) is not None:
+            use(module)
 
 
 def _known(number: Number, sizes: Sequence[int]) -> int:
