@@ -1,4 +1,4 @@
-"""Axes that lie one after the other in memory become one, where an extent is unknown."""
+"""Axes that lie one after the other in memory become one, where that makes better tiles or an extent is unknown."""
 
 from __future__ import annotations
 
@@ -58,6 +58,8 @@ def axes(sch: Schedule) -> dict[str, int]:
         pytest.param(product(N, M), {"C": 3}, id="batch and length"),
         pytest.param(product(N, 3, M), {"C": 3}, id="three axes"),
         pytest.param(product(3, M), {"C": 3}, id="a known batch"),
+        pytest.param(product(4, 37), {"C": 3}, id="148 known rows"),
+        pytest.param(product(1, 13, 13), {"C": 4}, id="lines of a known image"),
         pytest.param(product(N, M, epilogue=lambda c, x, i, j, k: c[i, j, k] + x[i, j, k]), {"C": 3, "D": 2}, id="sum"),
     ],
 )
@@ -69,6 +71,7 @@ def test_rows_become_one_axis(func: tir.PrimFunc, expected: dict[str, int]) -> N
     ("func", "expected"),
     [
         pytest.param(product(N, 7), {"C": 4}, id="a known length"),
+        pytest.param(product(8, 6), {"C": 4}, id="rows of whole tiles"),
         pytest.param(product(1, M), {"C": 4}, id="one matrix"),
         pytest.param(product(N, M, by_batch=True), {"C": 4}, id="a matrix of its own for each batch"),
         pytest.param(

@@ -7,7 +7,7 @@ vector more often, and more vectors each element; the sums of both have to fit i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...ir.expr import Var, as_int
 from ...target.cpu import CPUInfo
@@ -27,6 +27,10 @@ class Tile:
     vector: int
     rows: int
     columns: int
+    cycles: float = 0.0
+    """What is estimated for a step along the sum, for all vectors and columns: of all rows, or of one where their
+    number is unknown.
+    """
 
 
 def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
@@ -52,14 +56,17 @@ def register_tile(leaf: Leaf, axes: Axes, info: CPUInfo) -> Tile | None:
         for column_tile in _divisors(columns, 8)
     ]
 
-    def time(tile: Tile) -> tuple[float, int]:
-        vectors = -(-tile.vector // lanes) * tile.columns
-        count = -(-extent // tile.vector) * -(-columns // tile.columns)
-        one_pass = time_of_rows(rows, tile.rows, vectors, depth * tile.vector * itemsize, info)
-        return count * one_pass, -tile.rows * vectors
+    def vectors_of(tile: Tile) -> int:
+        return -(-tile.vector // lanes) * tile.columns
 
-    fitting = [t for t in tiles if in_registers(t.rows, -(-t.vector // lanes) * t.columns, info)]
-    return min(fitting, key=time, default=None)
+    def time(tile: Tile) -> float:
+        vectors = vectors_of(tile)
+        count = -(-extent // tile.vector) * -(-columns // tile.columns)
+        return count * time_of_rows(rows, tile.rows, vectors, depth * tile.vector * itemsize, info)
+
+    fitting = [t for t in tiles if in_registers(t.rows, vectors_of(t), info)]
+    best = min(fitting, key=lambda t: (time(t), -t.rows * vectors_of(t)), default=None)
+    return None if best is None else replace(best, cycles=time(best))
 
 
 MOST_ROWS = 16
