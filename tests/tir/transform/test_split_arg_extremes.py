@@ -80,10 +80,24 @@ def test_infinities_and_the_first_nan(name: str) -> None:
         np.testing.assert_array_equal(found, getattr(np, name)(x, -1))
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis"),
-    [pytest.param((3, 17), 0, id="elements far apart"), pytest.param((3, te.var("n")), 1, id="maybe none at all")],
-)
-def test_other_reductions_stay_one(shape: tuple[object, ...], axis: int) -> None:
-    func = arg_extreme(shape, "float32", axis, "argmax")
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("last", [False, True])
+def test_elements_of_unknown_number_and_none_at_all(name: str, last: bool) -> None:
+    rows, columns = te.var("rows"), te.var("columns")
+    func = arg_extreme((rows, columns), "float32", -1, name, select_last_index=last)
+    parts, whole = split(func), ExactExtremes()(oneir.IRModule({"main": func}))["main"]
+    assert (len(Blocks(parts).found), len(Blocks(whole).found)) == (2, 1)
+    built, before = (oneir.build(each, "llvm")["main"] for each in (parts, whole))
+    for shape in ((3, 17), (1, 1), (4, 100), (2, 0), (0, 5)):
+        x = elements(shape, "float32")
+        expected = np.full(shape[0], -7, "int32")
+        before(x, expected)
+        for run in (built, *([lambda *arrays: interpret(parts, *arrays)] if x.size else [])):
+            found = np.full(shape[0], -7, "int32")
+            run(x, found)
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_elements_far_apart_stay_one_reduction() -> None:
+    func = arg_extreme((3, 17), "float32", 0, "argmax")
     assert SplitArgExtremes()(oneir.IRModule({"main": func}))["main"] is func

@@ -12,7 +12,7 @@ next to each other, which are read again from the cache.
 from __future__ import annotations
 
 from ...ir import operators as ops
-from ...ir.expr import GT, LT, Max, Min, Select, as_int, const
+from ...ir.expr import GT, LT, Max, Min, PrimExpr, Select, as_int, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ..analysis import get_block_read_write_region
@@ -27,9 +27,10 @@ from .pass_base import PrimFuncPass
 
 
 class SplitArgExtremes(PrimFuncPass):
-    """Computes argmax and argmin along neighbouring elements of known number as an extreme, and then its place.
+    """Computes argmax and argmin along neighbouring elements as an extreme, and then its place.
 
-    The place is the first or the last of equal elements, as before. It runs before `ExactExtremes`.
+    The place is the first or the last of equal elements, as before, and of no elements what it was. It runs before
+    `ExactExtremes`.
     """
 
     def transform_function(self, func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
@@ -70,11 +71,12 @@ def _parts(block: Block) -> tuple[Block, Block] | None:
     so_far, element, (place, value) = better.a, better.b, found.stores
     sums = [iv for iv in block.iter_vars if iv.iter_type == IterVar.CommReduce]
     together = isinstance(element, BufferLoad) and sums and element.indices[-1] is sums[-1].var
-    extents = [None if iv.dom is None else as_int(iv.dom.extent) for iv in sums]
-    if not together or not all(extents) or not isinstance(nearer, (LT, GT)) or not isinstance(better, (LT, GT)):
+    if not together or not isinstance(nearer, (LT, GT)) or not isinstance(better, (LT, GT)):
         return None
     largest, first = isinstance(better, GT), isinstance(nearer, LT)
-    _, begin = init.seq
+    begin_place, begin = init.seq
+    if not isinstance(begin_place, BufferStore):
+        return None
     # No element has this index, and all are nearer.
     none = max_value(place.buffer.dtype) if first else const(-1, place.buffer.dtype)
     extreme = value.replace(value=(Max if largest else Min)(so_far, element))
@@ -83,10 +85,15 @@ def _parts(block: Block) -> tuple[Block, Block] | None:
         # The extreme of elements with NaN is NaN.
         is_it = ops.logical_or(is_it, isnan(element))
     index = Select(is_it, found.keep.false_value, none)
+    nowhere: PrimExpr = none
+    for extent in (iv.dom.extent for iv in sums if iv.dom is not None):
+        if not as_int(extent):
+            of_none = const(0, none.dtype) if first else begin_place.value  # as `ExactExtremes` has it
+            nowhere = Select(ops.equal(extent, 0), of_none, nowhere)
     nearest = (Min if first else Max)(BufferLoad(place.buffer, place.indices), index)
     return (
         _block(block, f"{block.name_hint}_value", begin, extreme),
-        _block(block, block.name_hint, place.replace(value=none), place.replace(value=nearest)),
+        _block(block, block.name_hint, place.replace(value=nowhere), place.replace(value=nearest)),
     )
 
 
