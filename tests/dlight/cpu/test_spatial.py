@@ -205,6 +205,19 @@ def test_what_is_read_again_and_again_is_a_loop_of_its_own(repeats):
     assert (outcome(func, x, shape=expected.shape) == expected).all()
 
 
+def test_axes_of_unknown_extent_that_are_read_again_and_again_are_loops_of_their_own():
+    n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
+    func = kernel(lambda x: op.tile(x, [2, 3]), (n, m))
+    found = scheduled(func)
+    innermost = loops_of(found)[0]
+    assert isinstance(innermost.extent, tir.Var) and innermost.extent.name == "m"
+    assert "T.where" not in found.script()
+    for shape in ((3, 37), (1, 1), (0, 4)):
+        x = random(*shape)
+        expected = np.tile(x, [2, 3])
+        assert (outcome(func, x, shape=expected.shape) == expected).all()
+
+
 def test_elements_in_tasks_that_do_not_divide_rows_are_neighbours():
     # 300,096 elements are 48 tasks of 6,252, which neither 9 nor 18,756 divides.
     func = kernel(op.nn.relu, (16, 2084, 9))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import oneir
-from oneir import relax
+from oneir import relax, tir
 from oneir.relax.transform import BoundIndices
 from oneir.script import ir as I
 from oneir.script import relax as R
@@ -97,6 +97,14 @@ def test_one_constant_index_is_a_number_that_kernels_know():
     taken = mod["main"].body.blocks[0].bindings[0].value
     assert isinstance(taken.args[1], relax.PrimValue) and int(taken.args[1].value) == 3
     np.testing.assert_array_equal(compiled(mod, X), X[3])
+    # Of an axis of unknown extent, too, which it may be outside of.
+    mod = BoundIndices()(
+        module(lambda x: relax.op.take(x, relax.const(3, "int64"), 0), tensor([tir.Var("n", "int64"), 5]))
+    )
+    taken = mod["main"].body.blocks[0].bindings[0].value
+    assert isinstance(taken.args[1], relax.PrimValue) and taken.attrs["mode"] == "clip"
+    for rows in (4, 2):
+        np.testing.assert_array_equal(compiled(mod, X[:rows]), X[min(3, rows - 1)])
 
 
 def test_constants_that_lie_inside_and_other_modes_stay():

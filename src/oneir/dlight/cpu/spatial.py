@@ -9,8 +9,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.expr import Add, Call, FloorMod, PrimExpr, Var, as_int
+from ...ir.expr import Add, Call, FloorMod, Mul, PrimExpr, Var, as_int, const
 from ...ir.op import Op
+from ...ir.structural import structural_equal
 from ...ir.visitor import Visitor
 from ...runtime.error import ScheduleError
 from ...target.cpu import cpu_info
@@ -330,11 +331,25 @@ def _split_periods(sch: Schedule, leaf: Leaf) -> list[LoopRV] | None:
     """
     periods = _Periods(leaf.block)
     loops: list[LoopRV] = []
-    for iv, loop, extent in zip(leaf.block.iter_vars, leaf.loops, leaf.extents, strict=True):
+    for iv, loop in zip(leaf.block.iter_vars, leaf.loops, strict=True):
         period = periods.found.get(iv.var)
-        splits = period is not None and extent is not None and extent > period and extent % period == 0
-        loops += sch.split(loop, [None, period]) if splits else [loop]
+        count = None if period is None else _count_of(period, extent_of(iv))
+        if period is None or count is None:
+            loops.append(loop)
+        else:
+            loops += sch.split(loop, [count, period], disable_predication=True)
     return loops if len(loops) > len(leaf.loops) else None
+
+
+def _count_of(period: PrimExpr, extent: PrimExpr) -> PrimExpr | None:
+    """How many periods an extent has; None if these are not several whole ones."""
+    one, whole = as_int(period), as_int(extent)
+    if one is not None and whole is not None:
+        return const(whole // one, extent.dtype) if whole > one and whole % one == 0 else None
+    if not isinstance(extent, Mul):
+        return None
+    factors = ((extent.a, extent.b), (extent.b, extent.a))
+    return next((count for factor, count in factors if structural_equal(factor, period)), None)
 
 
 class _Periods(Visitor):
@@ -342,15 +357,14 @@ class _Periods(Visitor):
 
     def __init__(self, block: Block) -> None:
         super().__init__()
-        self.found: dict[Var, int] = {}
+        self.found: dict[Var, PrimExpr] = {}
         for load in loads(block.body):
             for index in load.indices:
                 self.visit(index)
 
     def visit_FloorMod(self, remainder: FloorMod) -> None:
-        period = as_int(remainder.b)
-        if isinstance(remainder.a, Var) and period is not None:
-            self.found.setdefault(remainder.a, period)
+        if isinstance(remainder.a, Var):
+            self.found.setdefault(remainder.a, remainder.b)
 
 
 def vectorize(sch: Schedule, loop: LoopRV, lanes: int) -> None:

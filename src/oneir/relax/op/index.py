@@ -90,14 +90,14 @@ def _bound_take(builder: BlockBuilder, call: Call) -> Expr:
     axis, extents = call.attrs["axis"], extents_of(x)
     if call.attrs["mode"] != "fast":
         return call
-    if (
-        not isinstance(indices, Constant)
-        or extents is None
-        or bounded(builder, indices, [extents[axis or 0]]) is not indices
-    ):
+    if isinstance(indices, Constant) and indices.struct_info.ndim == 0:
+        # Of a number, kernels know where they read.
+        number, extent = int(indices.data.numpy()), None if extents is None else as_int(extents[axis or 0])
+        inside = extent is not None and 0 <= number < extent
+        return take(x, PrimValue(number), axis, "fast" if inside else "clip")
+    if not isinstance(indices, Constant) or extents is None:
         return take(x, indices, axis, "clip")
-    # Of a number, kernels know where they read.
-    return call if indices.struct_info.ndim else take(x, PrimValue(int(indices.data.numpy())), axis)
+    return call if bounded(builder, indices, [extents[axis or 0]]) is indices else take(x, indices, axis, "clip")
 
 
 # -- slices --
