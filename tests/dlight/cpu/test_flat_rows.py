@@ -113,7 +113,7 @@ def elementwise(element: Epilogue, *shape: int | tir.Var) -> tir.PrimFunc:
     ("func", "count"),
     [
         pytest.param(elementwise(lambda x, y, *axes: te.exp(x[axes]), N, M, te.var("k", "int64")), 1, id="all of them"),
-        pytest.param(elementwise(lambda x, y, *axes: te.exp(x[axes]), N, 8, 3), 2, id="those before known ones"),
+        pytest.param(elementwise(lambda x, y, *axes: te.exp(x[axes]), N, 8, 3), 1, id="all, though some are known"),
         pytest.param(elementwise(lambda x, y, *axes: x[axes] + y[axes[-1]], N, M, 3), 2, id="those but the last"),
         pytest.param(elementwise(lambda x, y, i, j: x[i, M - 1 - j], N, M), 2, id="none that is read backwards"),
         pytest.param(elementwise(lambda x, y, *axes: x[axes], 4, 3), 2, id="none of known extents"),
@@ -121,6 +121,34 @@ def elementwise(element: Epilogue, *shape: int | tir.Var) -> tir.PrimFunc:
 )
 def test_axes_of_elementwise_kernels(func: tir.PrimFunc, count: int) -> None:
     assert axes(with_flat_axes(Schedule(func))) == {"z": count}
+
+
+def mean_and_rest(*shape: int | tir.Var, backwards: bool = False) -> tir.PrimFunc:
+    """Rows of matrices without their sums: both axes of a matrix are summed, and then run along."""
+    x = te.placeholder(shape, name="x")
+    i, j = (te.reduce_axis((0, extent), name) for extent, name in zip(shape[1:], "ij", strict=True))
+    total = te.compute(
+        shape[:1], lambda b: te.sum(x[b, i, shape[2] - 1 - j if backwards else j], axis=[i, j]), name="s"
+    )
+    return te.create_prim_func([x, te.compute(shape, lambda b, i, j: x[b, i, j] - total[b], name="z")])
+
+
+@pytest.mark.parametrize(
+    ("func", "expected"),
+    [
+        pytest.param(mean_and_rest(4, N, M), {"s": 2, "z": 2}, id="sums along both"),
+        pytest.param(mean_and_rest(4, N, 7), {"s": 2, "z": 2}, id="one of them known"),
+        pytest.param(mean_and_rest(4, 3, 7), {"s": 3, "z": 3}, id="both known"),
+        pytest.param(mean_and_rest(N, M, 7, backwards=True), {"s": 3, "z": 3}, id="read backwards by one"),
+    ],
+)
+def test_axes_of_reductions(func: tir.PrimFunc, expected: dict[str, int]) -> None:
+    found = with_flat_axes(Schedule(func))
+    assert axes(found) == expected
+    x = np.random.default_rng(0).standard_normal((4, 3, 7), dtype="float32")
+    z = np.zeros_like(x)
+    interpret(found.mod["main"], x, z)
+    np.testing.assert_allclose(z, x - x.sum((1, 2), keepdims=True), atol=1e-5)
 
 
 def test_blocks_in_one_loop_nest_stay() -> None:

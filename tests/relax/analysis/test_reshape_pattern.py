@@ -137,3 +137,14 @@ def test_copies_in_blocks_of_blocks():
 
     assert has_reshape_pattern(tiled)
     assert not has_reshape_pattern(every_second)
+
+
+def test_copies_of_copies():
+    a = te.placeholder((N, M), "float32", name="a")
+    wide = te.compute((1, N, M), lambda h, i, j: a[i, j], name="wide")
+    row = te.compute((N * M,), lambda i: wide[0, i // M % N, i % M], name="row")
+    turned = te.compute((N * M,), lambda i: wide[0, i // M % N, M - 1 - i % M], name="turned")
+    assert has_reshape_pattern(create_prim_func([a, row], "int64"))
+    assert not has_reshape_pattern(create_prim_func([a, turned], "int64"))
+    doubled = te.compute((N * M,), lambda i: row[i] * 2.0, name="doubled")
+    assert not has_reshape_pattern(create_prim_func([a, doubled], "int64"))

@@ -12,7 +12,7 @@ same memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,18 +68,21 @@ def _rows_and_cycles(sch: Schedule, name: str, info: CPUInfo) -> tuple[int | Non
 
 
 def with_flat_axes(sch: Schedule) -> Schedule:
-    """The schedule with one axis for those of the result that all blocks run along as one, if some are unknown."""
-    found = leaves(sch) or []
-    result = found[-1].block.writes[0].buffer if found and found[-1].block.writes else None
-    for place in reversed(range(0 if result is None else len(result.shape) - 1)):
-        assert result is not None
-        if None not in map(as_int, result.shape[place : place + 2]):
-            continue
-        pairs = _pairs(sch, result, place)
-        if pairs is not None:
-            sch = Schedule(_flattened(sch.mod["main"], pairs))
-            result = (leaves(sch) or [])[-1].block.writes[0].buffer
+    """The schedule with one axis for those of a buffer that all blocks run along as one, if some are unknown."""
+    while (pairs := next(_flat_pairs(sch), None)) is not None:
+        sch = Schedule(_flattened(sch.mod["main"], pairs))
     return sch
+
+
+def _flat_pairs(sch: Schedule) -> Iterator[_Pairs]:
+    """Axes that may become one, where an extent is unknown."""
+    regions = [region for leaf in reversed(leaves(sch) or ()) for region in (*leaf.block.writes, *leaf.block.reads)]
+    for buffer in dict.fromkeys(region.buffer for region in regions):
+        for place in reversed(range(len(buffer.shape) - 1)):
+            if None in map(as_int, buffer.shape[place : place + 2]):
+                pairs = _pairs(sch, buffer, place)
+                if pairs is not None and pairs.of_blocks:
+                    yield pairs
 
 
 @dataclass(slots=True)
@@ -155,7 +158,7 @@ def _extend(pairs: _Pairs, leaf: Leaf) -> bool:
         place = pairs.of_buffers.get(buffer)
         if place is not None and pair is None:
             outer, inner = (axes.get(index) if isinstance(index, Var) else None for index in indices[place : place + 2])
-            if outer is None or inner is None or IterVar.CommReduce in (outer.iter_type, inner.iter_type):
+            if outer is None or inner is None or outer.iter_type != inner.iter_type:
                 return False
             pair = pairs.of_blocks[block.name_hint] = outer, inner
     if pair is None:

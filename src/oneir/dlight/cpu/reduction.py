@@ -30,6 +30,7 @@ from ...tir.stmt_functor import loads
 from ...topi.index import ravel
 from ..analysis.leaves import Leaf, is_copy, leaves, leaves_of, plain_schedule
 from .base import CPUScheduleRule, largest_divisor, parallelize
+from .flat_rows import with_flat_axes
 from .spatial import calls_in, contiguous_run, fuse_contiguous, schedule_leaf, steps, vectorize_innermost
 
 UNROLLED = 16
@@ -63,6 +64,7 @@ class Reduction(CPUScheduleRule):
         if found is None or not any(leaf.reduces for leaf in found) or not all(map(reduces_innermost, found)):
             return None
         inline_cheap_producers(sch)
+        sch = with_flat_axes(sch)
         with_sums_of_columns(sch)
         sch = with_long_sums_in_parts(sch)
         found = leaves(sch) or []

@@ -8,26 +8,42 @@ from typing import Any
 from ...arith import Analyzer, IterMapLevel, detect_iter_map
 from ...ir.expr import IntImm, PrimExpr, Var, const
 from ...ir.visitor import post_order_visit
+from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad
 from ...tir.function import PrimFunc
-from ...tir.stmt import Block, BlockRealize, BufferStore, For
+from ...tir.stmt import Block, BlockRealize, BufferStore, For, SeqStmt, Stmt
 
 
 def has_reshape_pattern(func: PrimFunc) -> bool:
     """Whether a function copies its first buffer to its last one, each element to its index in row-major order.
 
-    Where numbers in memory say how many rows are copied, as those of a ragged tensor's parts, they are taken to be all.
+    It may do so in several steps, as fused reshapes do. Where numbers in memory say how many rows are copied, as those
+    of a ragged tensor's parts, they are taken to be all.
     """
     if len(func.params) < 2:
         return False
     source, target = func.buffer_map.get(func.params[0]), func.buffer_map.get(func.params[-1])
     if source is None or target is None or source.dtype != target.dtype:
         return False
-    blocks = _nested_blocks(func.body)
-    if not blocks or not isinstance(blocks[-1].body, BufferStore) or any(b.init is not None for b in blocks):
-        return False
-    store, load = blocks[-1].body, blocks[-1].body.value
-    if store.buffer is not target or not isinstance(load, BufferLoad) or load.buffer is not source:
+    for step in _steps(func.body):
+        blocks = _nested_blocks(step)
+        store = blocks[-1].body if blocks else None
+        if not isinstance(store, BufferStore) or not _is_reshape(blocks, store, source):
+            return False
+        source = store.buffer
+    return source is target
+
+
+def _steps(body: Stmt) -> Sequence[Stmt]:
+    """The statements of a function's body, one after the other."""
+    inside = body.block.body if isinstance(body, BlockRealize) and not body.block.iter_vars else None
+    return inside.seq if isinstance(inside, SeqStmt) else [body]
+
+
+def _is_reshape(blocks: Sequence[Block], store: BufferStore, source: Buffer) -> bool:
+    """Whether the innermost of nested blocks copies a buffer to another one, of another shape."""
+    load, target = store.value, store.buffer
+    if not isinstance(load, BufferLoad) or load.buffer is not source or any(b.init is not None for b in blocks):
         return False
     analyzer = Analyzer()
     domains: dict[Var, Any] = {}
