@@ -50,7 +50,8 @@ def expected(x, places, updates, axis, reduction):
 
 
 ROWS = ["broadcast_to", "reshape", "scatter_nd"]
-MOVED = ["broadcast_to", "reshape", "permute_dims", "permute_dims", "scatter_nd", "permute_dims"]
+PAIRS = ["broadcast_to", "arange", "reshape", "reshape", "broadcast_to", "broadcast_to", "concat"]
+SECOND, INNER = [*PAIRS, "scatter_nd"], [*PAIRS, "reshape", "reshape", "scatter_nd", "reshape"]
 
 
 @pytest.mark.parametrize("reduction", list(COMBINE))
@@ -61,8 +62,8 @@ MOVED = ["broadcast_to", "reshape", "permute_dims", "permute_dims", "scatter_nd"
         ((5, 3), (7, 1), (7, 3), -2, ROWS),
         ((5,), (7,), (7,), 0, ROWS),
         ((5, 3, 2), (7, 1, 1), (7, 3, 2), 0, ROWS),
-        ((3, 5, 2), (7, 1), (3, 7, 2), 1, MOVED),
-        ((2, 3, 5, 2), (1, 1, 7, 1), (2, 3, 7, 2), -2, MOVED),
+        ((3, 5, 2), (7, 1), (3, 7, 2), 1, SECOND),
+        ((2, 3, 5, 2), (1, 1, 7, 1), (2, 3, 7, 2), -2, INNER),
     ],
 )
 def test_slices(data, index, updates, axis, found, reduction):
@@ -75,6 +76,32 @@ def test_slices(data, index, updates, axis, found, reduction):
         np.testing.assert_allclose(
             interpret(mod, x, places, new), expected(x, places.ravel(), new, axis, reduction), rtol=1e-5
         )
+
+
+def test_slices_of_unknown_number():
+    mod = ScatterRows()(scattered(("b", 5, "d"), ("k", 1), ("b", "k", "d"), 1))
+    assert operators(mod) == SECOND
+    run = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())["main"]
+    for b, k, d in ((3, 7, 2), (1, 1, 1), (2, 0, 3), (0, 4, 2)):
+        x, new = (rng.standard_normal(s).astype("float32") for s in ((b, 5, d), (b, k, d)))
+        places = rng.integers(0, 5, (k, 1))
+        np.testing.assert_allclose(
+            run(x, places, new).numpy(), expected(x, places.ravel(), new, 1, "add"), rtol=1e-5, atol=1e-6
+        )
+
+
+def test_short_indices_of_many_slices():
+    x, new = torch.zeros(300, 5, 2), torch.randn(300, 7, 2)
+    places = torch.randint(0, 5, (7,), dtype=torch.int32)
+
+    class Add(torch.nn.Module):
+        def forward(self, x, places, new):
+            return x.index_add(1, places, new)
+
+    mod = from_exported_program(torch.export.export(Add(), (x, places, new)), unwrap_unit_return_tuple=True)
+    run = relax.VirtualMachine(relax.build(mod, "llvm"), oneir.cpu())["main"]
+    found = run(*(oneir.runtime.tensor(tensor.numpy()) for tensor in (x, places, new))).numpy()
+    np.testing.assert_allclose(found, Add()(x, places, new).numpy(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -4,20 +4,26 @@
     R.scatter_elements(nodes, places, messages,          ->     R.scatter_nd(nodes, places, messages, reduction="add")
                        axis=0, reduction="add")
 
+Along another axis than the first, a place is the number of the slice's outer axes, and its index.
+
 So graph networks add up what nodes receive: `index_add` and `scatter_add` of PyTorch, whose index is the same for all
 features of a node. A slice is as many neighbouring elements, which vectors compute, and one place is read for it.
 """
 
 from __future__ import annotations
 
+import math
+
 from ...arith import Analyzer
-from ...ir.expr import as_int
+from ...ir.expr import PrimExpr, as_int
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
-from ..expr import Call, Expr, Function, ShapeExpr, Var
+from ..expr import Call, Expr, Function, PrimValue, ShapeExpr, Var
 from ..expr_functor import PyExprMutator
+from ..op.create import arange
+from ..op.datatype import astype
 from ..op.gather import extents_of
-from ..op.manipulate import broadcast_to, permute_dims, reshape
+from ..op.manipulate import broadcast_to, concat, reshape
 from ..op.scatter import REDUCTIONS_OF_ND, scatter_elements, scatter_nd
 from .pass_base import FunctionPass
 
@@ -49,13 +55,27 @@ class _Scatter(PyExprMutator):
         others = [pair for i, pair in enumerate(zip(whole, extents, strict=True)) if i != axis]
         if not all(analyzer.can_prove_equal(part, all_of) for part, all_of in others):
             return call
-        rows = self.builder_.emit(reshape(places, ShapeExpr([whole[axis], 1])))
         if axis == 0:
+            rows = self.builder_.emit(reshape(places, ShapeExpr([whole[axis], 1])))
             return scatter_nd(data, rows, updates, reduction=reduction)
-        order = [axis, *range(axis), *range(axis + 1, len(extents))]
-        first, new = (self.builder_.emit(permute_dims(tensor, order)) for tensor in (data, updates))
-        found = self.builder_.emit(scatter_nd(first, rows, new, reduction=reduction))
-        return permute_dims(found, [*range(1, axis + 1), 0, *range(axis + 1, len(extents))])
+        outer, own = math.prod(extents[:axis]), extents[axis + 1 :]
+        rows = self.rows_of(outer, places, whole[axis])
+        if axis == 1:
+            return scatter_nd(data, rows, updates, reduction=reduction)
+        flat = self.builder_.emit(reshape(data, ShapeExpr([outer, extents[axis], *own])))
+        new = self.builder_.emit(reshape(updates, ShapeExpr([outer, whole[axis], *own])))
+        found = self.builder_.emit(scatter_nd(flat, rows, new, reduction=reduction))
+        return reshape(found, ShapeExpr(extents))
+
+    def rows_of(self, outer: PrimExpr, places: Expr, count: PrimExpr) -> Expr:
+        """The pairs of each number below `outer` and each place, of which there are `count`."""
+        shape = ShapeExpr([outer, count, 1])
+        numbers = self.builder_.emit(reshape(arange(PrimValue(outer)), ShapeExpr([outer, 1, 1])))
+        indices = self.builder_.emit(reshape(places, ShapeExpr([1, count, 1])))
+        if indices.struct_info.dtype != "int64":
+            indices = self.builder_.emit(astype(indices, "int64"))
+        pairs = [self.builder_.emit(broadcast_to(each, shape)) for each in (numbers, indices)]
+        return self.builder_.emit(concat(pairs, 2))
 
     def places(self, indices: Expr, axis: int) -> Expr | None:
         """The indices with one number for each slice; None if they have more."""
