@@ -134,6 +134,11 @@ SHAPES = [
 PARTS = [
     ("x.index_fill(1, y, 3.0)", floats(2, 4), torch.tensor([0, 2])),
     ("x.index_copy(1, y, z)", floats(2, 4), torch.tensor([3, 1]), floats(2, 2)),
+    ("x.index_copy(1, y, z)", floats(2, 4, 3), torch.tensor([3, 1]), floats(2, 2, 3)),
+    ("x.index_add(1, y, z)", floats(2, 3, 4, 3), torch.tensor([2, 0, 2]), floats(2, 3, 4, 3)),
+    ("torch.ops.aten.index_put(x, [None, y], z, True)", floats(2, 4, 3), torch.tensor([-1, 0, 3]), floats(3)),
+    ("torch.ops.aten.index_put(x, [None, None, y], z)", floats(2, 3, 4), torch.tensor([-4, 2]), floats(2, 1, 1)),
+    ("torch.ops.aten.index_put(x, [None, y], z)", floats(2, 4, 3), torch.tensor([[-1, 0], [1, 2]]), floats(2, 1, 3)),
     ("x.index_reduce(0, y, z, 'mean')", floats(4, 2), integers(5, below=4), floats(5, 2)),
     ("x.index_reduce(0, y, z, 'amax', include_self=False)", floats(4, 2), integers(5, below=4), floats(5, 2)),
     ("x.scatter_reduce(1, y, z, 'mean', include_self=False)", floats(2, 4), integers(2, 3, below=4), floats(2, 3)),

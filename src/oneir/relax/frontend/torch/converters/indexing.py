@@ -173,7 +173,12 @@ def index_put(
     index_shape = broadcast_shape([g.shape(index) for index in tensors])
     before = axes[0] if axes == list(range(axes[0], axes[-1] + 1)) else 0
     left = [shape[d] for d in rest]
-    whole = op.broadcast_to(values, as_shape([*left[:before], *index_shape, *left[before:]]))
+    extents = as_shape([*left[:before], *index_shape, *left[before:]])
+    whole = op.broadcast_to(values, extents)
+    if len(axes) == len(index_shape) == 1:
+        slices = g.reshaped(tensors[0], [*index_shape, *[1] * len(left[before:])])
+        slices = g.emit(op.broadcast_to(slices, extents))
+        return g.emit(op.scatter_elements(x, slices, whole, axes[0], "add" if accumulate else "update"))
     places = range(before, before + len(index_shape))
     whole = op.permute_dims(whole, [*places, *(i for i in range(len(left) + len(index_shape)) if i not in places)])
     made = op.index_put(op.permute_dims(x, [*axes, *rest]), tuple(tensors), g.emit(whole), accumulate=accumulate)
