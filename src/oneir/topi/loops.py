@@ -9,7 +9,7 @@ from ..ir import operators as ops
 from ..ir.expr import PrimExpr, Var, as_expr, const
 from ..tir.buffer import Buffer, decl_buffer
 from ..tir.stmt import Allocate, BufferStore, DeclBuffer, For, ForKind, LetStmt, Stmt, flat_seq
-from .index import size_of, unravel
+from .index import is_empty, size_of, unravel
 
 
 def loop(begin: Any, end: Any, body: Callable[[Var], Stmt], name: str = "i", kind: ForKind = ForKind.SERIAL) -> Stmt:
@@ -27,8 +27,14 @@ def for_each(
     """
     if not shape:
         return body([])
-    kind = ForKind.PARALLEL if parallel else ForKind.SERIAL
-    return loop(const(0), size_of(shape), lambda position: body(unravel(position, shape)), name, kind)
+    kind, inner = ForKind.PARALLEL if parallel else ForKind.SERIAL, shape[1:]
+
+    def at(position: Var) -> Stmt:
+        # Positions are inside, so the first index is a quotient, without a remainder.
+        first = const(0) if is_empty(inner) else ops.floordiv(position, size_of(inner))
+        return body([first, *unravel(position, inner)])
+
+    return loop(const(0), size_of(shape), at, name, kind)
 
 
 def store(buffer: Buffer, indices: Sequence[Any], value: Any) -> Stmt:
