@@ -409,6 +409,22 @@ def test_what_is_taken_off_stays_in_a_truncated_quotient() -> None:
     assert structural_equal(known.simplify(e.Div(x - 4, e.const(128))), e.const(0))
 
 
+@pytest.mark.parametrize(
+    ("same", "other"),
+    [
+        ("x * (y * n)", "x * y * n"),
+        ("x * y * n", "n * x * y"),
+        ("(x * 3) * (y * n)", "n * (y * (x * 3))"),
+        ("x * (y * n) // 7 + i", "(n * y * x) // 7 + i"),
+    ],
+)
+def test_products_are_the_same_in_any_order(same: str, other: str) -> None:
+    found = analyzer()
+    assert found.can_prove_equal(build(same, NAMES), build(other, NAMES))
+    assert structural_equal(found.simplify(build(f"{same} - ({other})", NAMES)), e.const(0))
+    assert not found.can_prove_equal(build(same, NAMES), build(f"({other}) * x", NAMES))
+
+
 def test_quotients_and_remainders_by_a_positive_symbol_are_bounded():
     found = analyzer()
     a, b, c, d = (e.Var(name, "int32") for name in "abcd")

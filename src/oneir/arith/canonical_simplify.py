@@ -192,9 +192,20 @@ class CanonicalSimplifier(RewriteSimplifier):
         product = self.binary(e.Mul, x, y, node)
         if type(product) is e.Mul and not isinstance(product.b, e.IntImm):
             result = Sum()
-            result.add(self.key(product), Term(product))
+            result.add(self._product_key(product), Term(product))
             return result
         return self.sum_of(product)
+
+    def _product_key(self, product: Any) -> int:
+        """The key of a product, which (a * b) * c and a * (b * c) share."""
+        factors = _factors(product)
+        if len(factors) == 2:
+            return self.key(product)
+        content = (e.Mul, *sorted(map(self.key, factors)))
+        number = self.interned.get(content)
+        if number is None:
+            number = self.interned[content] = next(_numbers)
+        return number
 
     def _unscaled(self, total: Sum, written: Any) -> Any:
         """The only term of a sum without its factor; any other sum as it is."""
@@ -591,3 +602,8 @@ def _join(terms: list[Term]) -> tuple[Term, Term, Term] | None:
             # (x % u) // l * s - (x % v) // l * s = (x % u) // v * (v // l * s)
             return wide, narrow, Term(wide.index, narrow.upper, wide.upper, wide.scale * (narrow.upper // wide.lower))
     return None
+
+
+def _factors(expr: Any) -> list[Any]:
+    """The factors of a product of products."""
+    return [*_factors(expr.a), *_factors(expr.b)] if expr.__class__ is e.Mul else [expr]

@@ -28,6 +28,18 @@ N, M = tir.Var("n", "int64"), tir.Var("m", "int64")
         ((N, 16), (N, 4, 4), lambda a, i, j, k: a[i, j * 4 + k]),
         ((N, 16), (N * 16,), lambda a, i: a[i // 16, i % 16]),
         ((N, 32), (N * 16, 2), lambda a, i, j: a[(i * 2 + j) // 32 % N, (i * 2 + j) % 32]),
+        ((N, M, 3), (N * M * 3,), lambda a, i: a[i // 3 // M % N, i // 3 % M, i % 3]),
+        ((N, M, 3), (N * M * 3,), lambda a, i: a[i // (3 * M) % N, i // 3 % M, i % 3]),
+        (
+            (3, N, M),
+            (3, N * M),
+            lambda a, i, j: a[(i * (N * M) + j) // M // N % 3, (i * (N * M) + j) // M % N, (i * (N * M) + j) % M],
+        ),
+        (
+            (3, N * M),
+            (3, N, M),
+            lambda a, i, j, k: a[((i * N + j) * M + k) // (N * M), ((i * N + j) * M + k) % (N * M)],
+        ),
         ((N, M), (M, N), lambda a, i, j: a[(i * N + j) // M % N, (i * N + j) % M]),
     ],
 )

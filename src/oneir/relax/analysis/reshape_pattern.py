@@ -69,6 +69,8 @@ def _is_reshape(blocks: Sequence[Block], store: BufferStore, source: Buffer) -> 
     if not same_place and not _are_digits(load.indices, source.shape, written, analyzer):
         return False
     # Every element is written once: with as many iterations as elements, none may be written twice.
+    if len(set(store.indices)) == len(store.indices) and domains.keys() <= set(store.indices):
+        return True
     return not domains or bool(detect_iter_map([written], domains, True, IterMapLevel.Bijective).indices)
 
 
@@ -115,11 +117,12 @@ def _are_digits(indices: Sequence[PrimExpr], shape: Sequence[PrimExpr], flat: Pr
     With symbolic extents this can be seen where the index that they make together cannot be simplified.
     """
     stride: PrimExpr = const(1, "int64")
+    step_by_step = flat
     for position in reversed(range(len(shape))):
         extent, index = shape[position].astype("int64"), indices[position].astype("int64")
-        quotient = flat // stride
-        digits = [quotient % extent] if position else [quotient % extent, quotient]
+        quotients = [flat // stride, step_by_step]
+        digits = [quotient % extent for quotient in quotients] + ([] if position else quotients)
         if not any(analyzer.can_prove_equal(index, digit) for digit in digits):
             return False
-        stride = stride * extent
+        stride, step_by_step = stride * extent, step_by_step // extent
     return True
