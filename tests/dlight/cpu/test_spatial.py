@@ -205,6 +205,19 @@ def test_what_is_read_again_and_again_is_a_loop_of_its_own(repeats):
     assert (outcome(func, x, shape=expected.shape) == expected).all()
 
 
+def test_images_of_channels_in_another_order_are_copied_whole():
+    x = random(2, 12, 5, 7)
+
+    def shuffled(x):
+        parts = op.permute_dims(op.reshape(x, (2, 4, 3, 5, 7)), [0, 2, 1, 3, 4])
+        return op.reshape(parts, (2, 12, 5, 7))
+
+    func = kernel(shuffled, x.shape)
+    assert loops_of(scheduled(func))[0].extent == 5 * 7
+    expected = x.reshape(2, 4, 3, 5, 7).swapaxes(1, 2).reshape(x.shape)
+    assert (outcome(func, x, shape=x.shape) == expected).all()
+
+
 def test_axes_of_unknown_extent_that_are_read_again_and_again_are_loops_of_their_own():
     n, m = tir.Var("n", "int64"), tir.Var("m", "int64")
     func = kernel(lambda x: op.tile(x, [2, 3]), (n, m))

@@ -329,16 +329,19 @@ def _split_periods(sch: Schedule, leaf: Leaf) -> list[LoopRV] | None:
     """The loops, with those split along which a block reads the same elements again and again, as `tile` does; None if
     there is no such loop.
     """
-    periods = _Periods(leaf.block)
-    loops: list[LoopRV] = []
-    for iv, loop in zip(leaf.block.iter_vars, leaf.loops, strict=True):
-        period = periods.found.get(iv.var)
+    found, factors = _Periods(leaf.block).found, dict[Var, list[PrimExpr]]()
+    for iv in leaf.block.iter_vars:
+        period = found.get(iv.var)
         count = None if period is None else _count_of(period, extent_of(iv))
-        if period is None or count is None:
-            loops.append(loop)
-        else:
-            loops += sch.split(loop, [count, period], disable_predication=True)
-    return loops if len(loops) > len(leaf.loops) else None
+        if period is not None and count is not None:
+            factors[iv.var] = [count, period]
+    if not factors:
+        return None
+    loops: list[LoopRV] = []
+    axes = [iv.var for iv in leaf.block.iter_vars]
+    for axis, loop in zip(*fuse_contiguous(sch, leaf.handle, axes, leaf.loops), strict=True):
+        loops += sch.split(loop, factors[axis], disable_predication=True) if axis in factors else [loop]
+    return loops
 
 
 def _count_of(period: PrimExpr, extent: PrimExpr) -> PrimExpr | None:
