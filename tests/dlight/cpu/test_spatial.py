@@ -205,6 +205,19 @@ def test_what_is_read_again_and_again_is_a_loop_of_its_own(repeats):
     assert (outcome(func, x, shape=expected.shape) == expected).all()
 
 
+@pytest.mark.parametrize("widths", [(9, 9, 1), (1, 9, 9), (9, 1, 9), (3, 4, 5, 6), (1, 1, 1)])
+def test_each_of_what_is_concatenated_has_a_loop_of_its_own(widths):
+    shapes = [(3, 5, width) for width in widths]
+    func = kernel(lambda *parts: op.concat(list(parts), 2), *shapes)
+    with Target("llvm"):
+        lowered = oneir.tir.get_default_tir_pipeline("llvm")(oneir.IRModule({"main": scheduled(func)}))
+    (body,) = [f for f in lowered.functions.values() if isinstance(f, tir.PrimFunc)]
+    assert "if_then_else" not in body.script().split("compute_scope")[1]
+    parts = [random(*shape) for shape in shapes]
+    expected = np.concatenate(parts, 2)
+    assert (outcome(func, *parts, shape=expected.shape) == expected).all()
+
+
 def test_images_of_channels_in_another_order_are_copied_whole():
     x = random(2, 12, 5, 7)
 

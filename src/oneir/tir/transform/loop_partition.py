@@ -17,7 +17,7 @@ from ...arith import Analyzer
 from ...arith.constraint import conjuncts
 from ...arith.int_set import IntervalSet, is_infinite
 from ...ir import operators as ops
-from ...ir.expr import GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
+from ...ir.expr import EQ, GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext, register_config_option
 from ...ir.visitor import Mapper, Visitor
@@ -75,7 +75,8 @@ class _Conditions(Visitor):
 
     def note(self, condition: PrimExpr) -> None:
         for part in conjuncts(condition):
-            if isinstance(part, (LT, LE, GT, GE)) and part.a.dtype.is_index and not reads(part) and self.mentions(part):
+            kinds = (LT, LE, GT, GE, EQ) if self.every else (LT, LE, GT, GE)
+            if isinstance(part, kinds) and part.a.dtype.is_index and not reads(part) and self.mentions(part):
                 self.found.append(part)
 
     def mentions(self, node: PrimExpr) -> bool:
@@ -127,27 +128,38 @@ class _Partition(AnalyzedMapper):
         constant = isinstance(node.min, IntImm) and isinstance(node.extent, IntImm)
         serial = node.kind in (ForKind.SERIAL, ForKind.UNROLLED)
         if hint or (serial and (self.config.partition_const_loop or not constant)):
-            conditions = _Conditions(node.loop_var, hint)
-            conditions.visit(node.body)
-            parts = self.split(node, conditions) if conditions.found else None
+            parts = self.split(node, hint)
             if parts is not None:
                 return parts
             if hint and constant and self.config.unroll_loop_with_partition_hint_no_interval:
                 node = node.replace(kind=ForKind.UNROLLED)
         return super().visit_For(node)
 
-    def split(self, loop: For, conditions: _Conditions) -> Stmt | None:
-        """The loop in up to three parts, the middle one without conditions; None when there is no middle."""
+    def split(self, loop: For, hint: bool) -> Stmt | None:
+        """The loop in up to three parts, the middle one without conditions; None when there is no middle.
+
+        The other parts of a loop with a hint are divided again, where fewer conditions hold: what is concatenated of
+        more than two tensors has one loop for each.
+        """
+        conditions = _Conditions(loop.loop_var, hint)
+        conditions.visit(loop.body)
+        if not conditions.found:
+            return None
         analyzer = self.analyzer
         low, high = loop.min, ops.add(loop.min, loop.extent)
         begin = low
         end = high
         decided: set[int] = set()
         for condition in conditions.found:
-            limit = self.limit(condition, loop.loop_var, conditions.ranges)
+            if isinstance(condition, EQ):
+                limit = self.end_of(condition, loop.loop_var, low, high)
+            else:
+                limit = self.limit(condition, loop.loop_var, conditions.ranges)
             if limit is None:
                 continue
             is_lower, value = limit
+            if hint and analyzer.can_prove(value >= high if is_lower else value <= low):
+                continue  # it never holds
             if is_lower:
                 begin = ops.maximum(begin, value)
             else:
@@ -160,9 +172,14 @@ class _Partition(AnalyzedMapper):
         middle = self.part(loop, begin, end, self.visit_middle(loop, begin, end, Decide(decided, True)(loop.body)))
         if analyzer.can_prove(begin <= low) and analyzer.can_prove(end >= high):
             return middle
-        before = self.part(loop, low, begin, renew_stmt(loop.body))
-        after = self.part(loop, end, high, renew_stmt(loop.body))
+        before, after = (self.other(loop, *bounds, hint) for bounds in ((low, begin), (end, high)))
         return flat_seq([before, middle, after])
+
+    def other(self, loop: For, begin: PrimExpr, end: PrimExpr, hint: bool) -> Stmt:
+        """A part in which not all conditions hold."""
+        part = self.part(loop, begin, end, renew_stmt(loop.body))
+        again = self.split(part, hint) if hint and isinstance(part, For) else None
+        return part if again is None else again
 
     def visit_middle(self, loop: For, begin: PrimExpr, end: PrimExpr, body: Stmt) -> Stmt:
         self.bind(loop.loop_var, Range(begin, end))
@@ -177,6 +194,17 @@ class _Partition(AnalyzedMapper):
                 return substitute(body, {loop.loop_var: begin})
         var = loop.loop_var.copy_with_name(loop.loop_var.name)
         return loop.replace(loop_var=var, min=begin, extent=extent, body=substitute(body, {loop.loop_var: var}))
+
+    def end_of(self, condition: EQ, var: Var, low: PrimExpr, high: PrimExpr) -> tuple[bool, PrimExpr] | None:
+        """The first or the last value of a loop, from or up to which it alone has the value that is asked for."""
+        analyzer = self.analyzer
+        for value, is_last in ((low, False), (ops.subtract(high, 1), True)):
+            if analyzer.can_prove(substitute(condition, {var: value})):
+                slope = ops.subtract(substitute(condition.a, {var: var + 1}), condition.a)
+                same = ops.subtract(substitute(condition.b, {var: var + 1}), condition.b)
+                if analyzer.can_prove(ops.not_equal(slope, same)):
+                    return (True, value) if is_last else (False, ops.add(value, 1))
+        return None
 
     def limit(self, condition: Any, var: Var, ranges: dict[Var, Range]) -> tuple[bool, PrimExpr] | None:
         """Where a comparison holds whatever inner loops do: from (True, value) on, or up to (False, value)."""
