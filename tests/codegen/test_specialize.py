@@ -12,6 +12,8 @@ from oneir.codegen.program.specialize import extents_of, with_known_extents
 from oneir.driver.kernels import kernels_of
 from oneir.ir.visitor import post_order_visit
 from oneir.relax import op
+from oneir.script import ir as I
+from oneir.script import tir as T
 from oneir.target import Target
 
 TARGET = Target("llvm -mcpu=haswell")
@@ -67,6 +69,30 @@ def test_kernels_of_known_extents_stay_as_they_are():
     (of_unknown, _), (of_known, passed) = calls_of(known["main"])
     assert of_unknown.endswith("_3") and passed == []
     assert oneir.ir.structural_equal(known[of_known], mod[of_known])
+
+
+def test_numbers_that_are_arguments_stay_unknown():
+    @I.ir_module
+    class Module:
+        @T.prim_func(private=True)
+        def fill(p: T.handle, a: T.int64, b: T.int64):
+            T.func_attr({"tir.is_shared": True})
+            x = T.match_buffer(p, (a, b))
+            for i, j in T.grid(a, b):
+                x[i, j] = T.float32(1)
+
+        @T.prim_func
+        def main(p: T.handle, count: T.int64):
+            n = T.int64()
+            x = T.match_buffer(p, (n, 8))
+            Module.fill(x.data, n, count)
+            Module.fill(x.data, count, n)
+
+    known = with_known_extents(Module, "main", 2, [3])
+    count = known["main"].params[1]
+    assert calls_of(known["main"]) == [("fill_3_n", [count]), ("fill_n_3", [count])]
+    ((rows, columns),) = [buffer.shape for buffer in known["fill_3_n"].buffer_map.values()]
+    assert int(rows) == 3 and columns is known["fill_3_n"].params[1]
 
 
 def test_extents_are_numbered_in_the_order_of_parameters():

@@ -2,8 +2,8 @@
 
     mod = with_known_extents(mod, "main", 1, [64, 512])    # of a graph over x: Tensor((n, m), ...)
 
-What the layout of weights and the order of kernels are stays as it is, so the result takes the place of the general
-code at any time; the schedules of the kernels, which come later, know all extents.
+The layout of weights and the order of kernels stay, so the result can take the place of the general code at any time;
+the schedules of the kernels, which come later, know all extents.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Calls(Mapper):
         super().__init__()
         self.mod = mod
         self.functions: dict[GlobalVar, BaseFunc] = {}
-        self._known: dict[tuple[GlobalVar, tuple[int | None, ...]], GlobalVar] = {}
+        self._known: dict[str, GlobalVar] = {}
 
     def visit_Call(self, call: Call) -> PrimExpr:
         callee = call.op
@@ -54,16 +54,12 @@ class _Calls(Mapper):
             return self.generic_visit(call)
         assert isinstance(callee, GlobalVar)
         extents = {e for buffer in func.buffer_map.values() for e in buffer.shape if isinstance(e, Var)}
-        values = {
-            param: argument
-            for param, argument in zip(func.params, call.args, strict=True)
-            if param in extents and isinstance(argument, IntImm)
-        }
-        key = callee, tuple(values[p].value if p in values else None for p in func.params)
-        if key not in self._known:
-            var = GlobalVar("_".join([callee.name_hint, *(str(value.value) for value in values.values())]))
-            self._known[key] = var
+        given = {p: argument for p, argument in zip(func.params, call.args, strict=True) if p in extents}
+        values = {param: argument for param, argument in given.items() if isinstance(argument, IntImm)}
+        name = "_".join([callee.name_hint, *(str(values[p].value) if p in values else "n" for p in given)])
+        if name not in self._known:
+            self._known[name] = var = GlobalVar(name)
             known = fold_in(func, values)
             self.functions[var] = known.replace(params=[p for p in func.params if p not in values])
         passed = [a for p, a in zip(func.params, call.args, strict=True) if p not in values]
-        return call.replace(op=self._known[key], args=passed)
+        return call.replace(op=self._known[name], args=passed)

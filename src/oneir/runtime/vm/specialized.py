@@ -1,7 +1,7 @@
 """Graphs compiled anew in the background, for extents that calls bring often.
 
-A graph of unknown extents has kernels that do for all of them. After many calls with the same ones, another process
-compiles the graph's kernels for these; until they are there, and for all other extents, calls run the general ones.
+A graph of unknown extents has kernels for all of them. After many calls with the same extents, another process
+compiles the graph's kernels for these; until they are there, and with all other extents, calls run the general ones.
 """
 
 from __future__ import annotations
