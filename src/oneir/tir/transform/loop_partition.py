@@ -138,8 +138,8 @@ class _Partition(AnalyzedMapper):
     def split(self, loop: For, hint: bool) -> Stmt | None:
         """The loop in up to three parts, the middle one without conditions; None when there is no middle.
 
-        The other parts of a loop with a hint are divided again, where fewer conditions hold: what is concatenated of
-        more than two tensors has one loop for each.
+        The other parts of a loop with a hint are divided again if their bounds are known: what is concatenated of more
+        than two tensors has one loop for each.
         """
         conditions = _Conditions(loop.loop_var, hint)
         conditions.visit(loop.body)
@@ -178,7 +178,10 @@ class _Partition(AnalyzedMapper):
     def other(self, loop: For, begin: PrimExpr, end: PrimExpr, hint: bool) -> Stmt:
         """A part in which not all conditions hold."""
         part = self.part(loop, begin, end, renew_stmt(loop.body))
-        again = self.split(part, hint) if hint and isinstance(part, For) else None
+        if not hint or not isinstance(part, For):
+            return part
+        known = isinstance(part.min, IntImm) and isinstance(part.extent, IntImm)
+        again = self.split(part, hint) if known else None
         return part if again is None else again
 
     def visit_middle(self, loop: For, begin: PrimExpr, end: PrimExpr, body: Stmt) -> Stmt:
