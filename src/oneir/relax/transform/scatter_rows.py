@@ -58,7 +58,7 @@ class _Scatter(PyExprMutator):
         if axis == 0:
             rows = self.builder_.emit(reshape(places, ShapeExpr([whole[axis], 1])))
             return scatter_nd(data, rows, updates, reduction=reduction)
-        outer, own = math.prod(extents[:axis]), extents[axis + 1 :]
+        outer, own = math.prod(extents[1:axis], start=extents[0]), extents[axis + 1 :]
         rows = self.rows_of(outer, places, whole[axis])
         if axis == 1:
             return scatter_nd(data, rows, updates, reduction=reduction)
