@@ -9,13 +9,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 from devices import needs_opencl
+from tensor_graphs import module
 
 import oneir
 from oneir import relax, tir
@@ -28,17 +28,6 @@ from oneir.script import tir as T
 pytestmark = needs_opencl
 
 N = tir.Var("n", "int64")
-
-
-def module(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> IRModule:
-    """A graph of tensors; `build` may return a tuple of results."""
-    builder = relax.BlockBuilder()
-    params = [relax.Var(f"x{i}", relax.TensorStructInfo(shape, "float32")) for i, shape in enumerate(shapes)]
-    with builder.function("main", params):
-        with builder.dataflow():
-            output = builder.emit_output(build(*params))
-        builder.emit_func_output(output)
-    return builder.get()
 
 
 def machine_of(mod: IRModule, is_native: bool = True) -> relax.VirtualMachine:

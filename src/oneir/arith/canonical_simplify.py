@@ -109,10 +109,15 @@ class CanonicalSimplifier(RewriteSimplifier):
             content = tuple(content)
         elif kind is e.Select:
             content = (kind, self.key(expr.condition), self.key(expr.true_value), self.key(expr.false_value))
-        number = next(_numbers) if content is None else self.interned.get(content)
+        number = next(_numbers) if content is None else self._number_of(content)
+        self.keys[id(expr)] = (expr, number)
+        return number
+
+    def _number_of(self, content: Any) -> int:
+        """The number of a node's class and the keys of what is in it."""
+        number = self.interned.get(content)
         if number is None:
             number = self.interned[content] = next(_numbers)
-        self.keys[id(expr)] = (expr, number)
         return number
 
     # -- from expressions to sums --
@@ -201,11 +206,7 @@ class CanonicalSimplifier(RewriteSimplifier):
         factors = _factors(product)
         if len(factors) == 2:
             return self.key(product)
-        content = (e.Mul, *sorted(map(self.key, factors)))
-        number = self.interned.get(content)
-        if number is None:
-            number = self.interned[content] = next(_numbers)
-        return number
+        return self._number_of((e.Mul, *sorted(map(self.key, factors))))
 
     def _unscaled(self, total: Sum, written: Any) -> Any:
         """The only term of a sum without its factor; any other sum as it is."""

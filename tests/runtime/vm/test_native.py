@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensor_graphs import module
 
 import oneir
 from oneir import relax, tir
@@ -19,13 +20,7 @@ from oneir.runtime import error
 
 def machine(build: Callable[..., Any], *shapes: tuple[Any, ...]) -> relax.VirtualMachine:
     """A machine whose `main` is a graph of tensors."""
-    builder = relax.BlockBuilder()
-    params = [relax.Var(f"x{i}", relax.TensorStructInfo(shape, "float32")) for i, shape in enumerate(shapes)]
-    with builder.function("main", params):
-        with builder.dataflow():
-            output = builder.emit_output(build(*params))
-        builder.emit_func_output(output)
-    executable = relax.build(builder.get(), "llvm")
+    executable = relax.build(module(build, *shapes), "llvm")
     assert executable.natives, "the graph is to have a native form"
     return relax.VirtualMachine(executable, oneir.cpu())
 

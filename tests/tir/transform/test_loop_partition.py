@@ -6,6 +6,7 @@ import pytest
 from pass_checks import apply, check, same_numbers, unchanged
 
 import oneir
+from oneir import tir
 from oneir.ir.transform import PassContext
 from oneir.runtime.error import TypeMismatch
 from oneir.script import tir as T
@@ -42,6 +43,24 @@ def test_the_tail_of_a_tiled_loop_is_split_off():
         after = apply(LoopPartition(), before)
         assert len(conditions(after)) == 1
         same_numbers(before, after)
+
+
+@pytest.mark.parametrize(("end", "part"), [("first", (4, 6)), ("last", (0, 4))])
+def test_an_equality_at_one_end_leaves_the_parts_of_a_comparison_at_the_other(end, part):
+    @T.prim_func
+    def first(A: T.Buffer((10,), "float32")):
+        for i in T.serial(10, annotations={"pragma_loop_partition_hint": 1}):
+            A[i] = T.if_then_else(i == 0, T.float32(1), T.if_then_else(i >= 4, T.float32(2), T.float32(3)))
+
+    @T.prim_func
+    def last(A: T.Buffer((10,), "float32")):
+        for i in T.serial(10, annotations={"pragma_loop_partition_hint": 1}):
+            A[i] = T.if_then_else(i == 9, T.float32(1), T.if_then_else(i < 4, T.float32(2), T.float32(3)))
+
+    before = {"first": first, "last": last}[end]
+    after = apply(LoopPartition(), before)
+    assert part in [(int(loop.min), int(loop.extent)) for loop in after.body.seq if isinstance(loop, tir.For)]
+    same_numbers(before, after)
 
 
 def test_symbolic_extents():

@@ -21,7 +21,7 @@ MOST = 16
 CALLS = 32
 """After how many calls it is, at the earliest."""
 SECONDS = 2.0
-"""How long after the first of these calls, at the earliest: compiling takes the time of seconds of calls."""
+"""How long after the first of these calls, at the earliest: compiling takes seconds of a processor, too."""
 
 Compile: TypeAlias = "Callable[[str, tuple[int, ...]], Module | None]"
 """The module that has a function of the graph for known extents, given its name; None if it cannot be had."""

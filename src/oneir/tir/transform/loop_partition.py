@@ -143,18 +143,24 @@ class _Partition(AnalyzedMapper):
         """
         conditions = _Conditions(loop.loop_var, hint)
         conditions.visit(loop.body)
-        if not conditions.found:
-            return None
+        comparisons = [condition for condition in conditions.found if not isinstance(condition, EQ)]
+        # Where an equality holds at one end, comparisons may hold at the other; what they decide is worth more.
+        choices = [conditions.found, comparisons] if len(comparisons) < len(conditions.found) else [conditions.found]
+        parts = (self.split_where(loop, found, conditions.ranges, hint) for found in choices if found)
+        return next((part for part in parts if part is not None), None)
+
+    def split_where(self, loop: For, conditions: list[Any], ranges: dict[Var, Range], hint: bool) -> Stmt | None:
+        """The parts of a loop by where all of some conditions hold."""
         analyzer = self.analyzer
         low, high = loop.min, ops.add(loop.min, loop.extent)
         begin = low
         end = high
         decided: set[int] = set()
-        for condition in conditions.found:
+        for condition in conditions:
             if isinstance(condition, EQ):
                 limit = self.end_of(condition, loop.loop_var, low, high)
             else:
-                limit = self.limit(condition, loop.loop_var, conditions.ranges)
+                limit = self.limit(condition, loop.loop_var, ranges)
             if limit is None:
                 continue
             is_lower, value = limit
