@@ -460,6 +460,15 @@ def test_columns_stay_in_registers(build, shape):
     assert sch.get(sch.get_loops(update)[-1]) in vectors
 
 
+@pytest.mark.parametrize("count", [3, 6, 18])
+def test_columns_of_an_odd_number_of_registers_are_vectors_of_a_power_of_two(count):
+    """LLVM takes vectors of other lengths apart: those of three registers took up to twenty times as long."""
+    lanes = cpu_info(Target("llvm")).vector_bytes // 4
+    func = scheduled(kernel(lambda x: op.sum(x, axis=[1]), (64, 50, count * lanes)))
+    widths = {int(loop.extent) for loop in of_kind(func, tir.ForKind.VECTORIZED)}
+    assert widths == {lanes * (count & -count)}
+
+
 def test_short_axes_that_follow_each_other_are_one():
     func = scheduled(kernel(lambda x: op.mean(x, axis=[2, 3]), (1, 64, 7, 7)))
     assert 49 in {int(loop.extent) for loop in loops_of(func)}

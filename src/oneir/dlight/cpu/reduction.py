@@ -329,7 +329,7 @@ def shared_width(found: list[Leaf], outer: list[Var], registers: int) -> int | N
         return None
     lanes = max(1, min(registers // leaf.block.writes[0].buffer.dtype.itemsize for leaf in found))
     if extent % lanes == 0:
-        return largest_divisor(extent // lanes, 4) * lanes
+        return math.gcd(extent // lanes, 4) * lanes
     part = largest_divisor(extent, lanes)
     return part if 2 * part >= lanes and extent <= FEW_PARTS * part else None
 
