@@ -43,6 +43,76 @@ def test_memory_of_one_iteration_moves_into_the_loop():
     check(PlanAndUpdateBufferAllocationLocation(), before, expected)
 
 
+def test_writes_of_neighbouring_columns_cover_a_row_together():
+    @T.prim_func
+    def before(A: T.Buffer((8, 3), "float32"), C: T.Buffer((8, 3), "float32")):
+        B = T.alloc_buffer((8, 3))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi, 0] = A[vi, 2]
+                B[vi, 1] = A[vi, 0]
+                B[vi, 2] = A[vi, 1]
+            for j in range(3):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1.0
+
+    @T.prim_func
+    def expected(A: T.Buffer((8, 3), "float32"), C: T.Buffer((8, 3), "float32")):
+        for i in range(8):
+            with T.block(""):
+                T.reads(A[i, 0:3])
+                T.writes(C[i, 0:3])
+                B = T.alloc_buffer((8, 3))
+                with T.block("B"):
+                    vi = T.axis.spatial(8, i)
+                    B[vi, 0] = A[vi, 2]
+                    B[vi, 1] = A[vi, 0]
+                    B[vi, 2] = A[vi, 1]
+                for j in range(3):
+                    with T.block("C"):
+                        vi, vj = T.axis.remap("SS", [i, j])
+                        C[vi, vj] = B[vi, vj] + 1.0
+
+    check(PlanAndUpdateBufferAllocationLocation(), before, expected)
+
+
+def test_writes_with_a_column_between_them_do_not_cover_a_row():
+    @T.prim_func
+    def before(A: T.Buffer((8, 3), "float32"), C: T.Buffer((8, 3), "float32")):
+        B = T.alloc_buffer((8, 3))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi, 0] = A[vi, 2]
+                B[vi, 2] = A[vi, 1]
+            for j in range(3):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1.0
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), before)
+
+
+def test_writes_under_a_condition_do_not_cover_a_row():
+    @T.prim_func
+    def before(A: T.Buffer((8, 2), "float32"), C: T.Buffer((8, 2), "float32")):
+        B = T.alloc_buffer((8, 2))
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.spatial(8, i)
+                B[vi, 0] = A[vi, 1]
+                if A[vi, 0] > T.float32(0):
+                    B[vi, 1] = A[vi, 0]
+            for j in range(2):
+                with T.block("C"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1.0
+
+    unchanged(PlanAndUpdateBufferAllocationLocation(), before)
+
+
 def test_a_reduction_keeps_its_memory_outside_of_its_loops():
     @T.prim_func
     def before(A: T.Buffer((8, 8), "float32"), C: T.Buffer((8,), "float32")):

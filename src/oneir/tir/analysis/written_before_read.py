@@ -214,7 +214,10 @@ def reads_own_writes(known: Accesses, analyzer: Analyzer) -> bool:
     for access in known.accesses:
         if access.is_write:
             written.add(access)
-        elif not any(_covers(write, access, known.buffer, analyzer, boxes) for write in written.candidates(access)):
+            continue
+        writes = list(written.candidates(access))
+        one_covers = any(_covers(write, access, known.buffer, analyzer, boxes) for write in writes)
+        if not one_covers and not _cover_together(writes, access, known.buffer, analyzer, boxes):
             return False
     return True
 
@@ -272,8 +275,9 @@ def _loops(frames: Iterable[Frame]) -> dict[Var, For]:
     return {frame.node.loop_var: frame.node for frame in frames if isinstance(frame.node, For)}
 
 
-_Box = list[tuple[PrimExpr, PrimExpr, bool, bool]]
-"""For each dimension of a write the first and the last index, and whether these are the buffer's own."""
+_Range = tuple[PrimExpr, PrimExpr, bool, bool]
+"""The first and the last index of a dimension that is written, and whether these are the buffer's own."""
+_Box = list[_Range]
 
 
 def _covers(
@@ -296,6 +300,49 @@ def _covers(
     box = boxes[key]
     if box is None or not _runs(write, read, common, inner, buffer, analyzer):
         return False
+    return _contains(box, read, reading, analyzer)
+
+
+def _cover_together(
+    writes: list[Access],
+    read: Access,
+    buffer: Buffer,
+    analyzer: Analyzer,
+    boxes: dict[tuple[int, int], _Box | None],
+) -> bool:
+    """Whether writes of neighbouring parts, as unrolled code has them, cover all elements that a read reads.
+
+    `boxes` has what each of them covers by itself.
+    """
+    found: dict[int, _Box] = {}
+    for write in writes:
+        common = len(common_path((write.path, read.path)))
+        box = boxes.get((id(write), common))
+        if box is None or not _runs(write, read, common, _loops(write.path[common:]), buffer, analyzer):
+            continue
+        whole = found.get(common)
+        found[common] = box if whole is None else _joined(whole, box, analyzer) or box
+    return any(_contains(box, read, _loops(read.path[common:]), analyzer) for common, box in found.items())
+
+
+def _joined(a: _Box, b: _Box, analyzer: Analyzer) -> _Box | None:
+    """What two writes cover, of which the second begins, along one dimension, where the first ends; None for others."""
+    differing = [axis for axis, (x, y) in enumerate(zip(a, b, strict=True)) if not _same_range(x, y, analyzer)]
+    if len(differing) != 1:
+        return None
+    (axis,) = differing
+    (low, end, from_first, _), (start, high, _, to_last) = a[axis], b[axis]
+    if not analyzer.can_prove_equal(start, end + 1):
+        return None
+    return [*a[:axis], (low, high, from_first, to_last), *a[axis + 1 :]]
+
+
+def _same_range(x: _Range, y: _Range, analyzer: Analyzer) -> bool:
+    return x is y or (analyzer.can_prove_equal(x[0], y[0]) and analyzer.can_prove_equal(x[1], y[1]))
+
+
+def _contains(box: _Box, read: Access, reading: dict[Var, For], analyzer: Analyzer) -> bool:
+    """Whether a read in such loops reads elements of a box only."""
     domains: Any = {var: IntervalSet(loop.min, loop.min + loop.extent - 1) for var, loop in reading.items()}
 
     def range_of(index: PrimExpr) -> Any:
