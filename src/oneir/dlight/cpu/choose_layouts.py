@@ -241,7 +241,7 @@ class _Choose(PyExprMutator):
             )
             for buffer, layout in plan.items():
                 if isinstance(layout, Winograd):
-                    func = in_winograd_form(func, buffer, layout, self.info.vector_bytes // 4)
+                    func = in_winograd_form(func, buffer, layout, self.info)
             self.functions[key] = self.builder_.add_func(func, gvar.name_hint)
         return self.functions[key]
 
@@ -576,13 +576,15 @@ def _dense(
     depth = max(summed, key=lambda axis: extents[axis] or 0)
     others = [i for i, index in enumerate(weight.indices) if index is not channel and index is not depth]
     length = length_of_dots(store, data, weight, depth, extents[depth], info)
-    width = panel_for(step.block, channel, info, length)
+    # A matrix product: rows and columns lie as declared.
+    is_matrix = store.indices[-1] is channel
+    place = len(data.indices) - 1 if is_matrix else summed[depth]
+    width = panel_for(step.block, channel, _last(len(data.indices), place), info, length)
     if width is None:
         return None
     axes = (*others, dims[depth], dims[channel])
     panels = Panels(axes, width) if length == 1 else WordPanels(axes, width, length)
-    if store.indices[-1] is channel:
-        # A matrix product: rows and columns lie as declared.
+    if is_matrix:
         return {weight.buffer: panels, **{a.buffer: Permuted(tuple(range(len(a.indices)))) for a in (store, data)}}
     return {
         store.buffer: Permuted(_last(len(store.indices), list(store.indices).index(channel))),

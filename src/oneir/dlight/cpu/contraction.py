@@ -24,21 +24,24 @@ from ...tir.stmt import BufferStore, Evaluate
 from ...tir.stmt_functor import loads, substitute
 from ..analysis.contraction import is_contraction, operands
 from ..analysis.leaves import Leaf, extent_of, leaves, leaves_of
+from .bands import begin_bands, has_bands, with_joined_bands
 from .base import CPUScheduleRule, parallelize
 from .contraction_axes import (
     ROWS_IF_UNKNOWN,
     Axes,
     Dots,
+    axis_of_rows,
     contraction_axes,
     in_memory_order,
     is_row,
+    row_operand,
     variables_of,
     vector_operand,
 )
 from .fewer_rows import mark_tile, with_fewer_rows
 from .flat_rows import with_flat_rows
 from .prefetch import in_front, next_panel
-from .register_tile import Tile, panel_of_rows, register_tile, sum_bytes, vectors_stay_in_cache
+from .register_tile import Tile, panel_of_rows, register_tile, row_bytes, sum_bytes, vectors_stay_in_cache
 from .skip_padding import without_padding
 from .spatial import inline_elementwise, schedule_leaf
 from .whole_tiles import computing_whole_tiles
@@ -60,7 +63,7 @@ class Contraction(CPUScheduleRule):
         sch = round_up(sch, info)
         found = leaves(sch) or []
         followers = {id(leaf): main for main in found for leaf in found if follows(sch, main, leaf)}
-        moved: set[str] = set()
+        moved = begin_bands(sch, found)
         prefetches: list[tuple[Var, list[Evaluate]]] = []
         for leaf in found:
             plan = plan_of(leaf, info)
@@ -77,7 +80,7 @@ class Contraction(CPUScheduleRule):
         func = sch.mod["main"]
         for loop_var, calls in prefetches:
             func = in_front(func, loop_var, calls)
-        return Schedule(with_fewer_rows(without_padding(func)))
+        return Schedule(with_joined_bands(with_fewer_rows(without_padding(func))))
 
 
 def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
@@ -87,7 +90,7 @@ def tile_by_tile(sch: Schedule, leaf: Leaf) -> set[str]:
     """
     result = leaf.block.writes[0]
     size = math.prod(as_int(r.extent) or 1 for r in result.region)
-    last = parallelize(sch, leaf.loops[:-1], leaf.work * size * 4)
+    last = leaf.loops[-1] if has_bands(leaf) else parallelize(sch, leaf.loops[:-1], leaf.work * size * 4)
     followers = sch.get_consumers(leaf.handle)
     if len(followers) != 1 or last is None:
         return set()
@@ -136,7 +139,8 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
     if len([v for v in used if extents[v] != 1]) < 2 or extents[channel] == 1:
         return
     spatial = [iv.var for iv in leaf.block.iter_vars if iv.iter_type == IterVar.DataPar]
-    rows = math.prod(extents[v] or ROWS_IF_UNKNOWN for v in spatial if v not in used)
+    of_rows = {v: extents[v] for v in spatial if v not in used}
+    rows = math.prod(extent or ROWS_IF_UNKNOWN for extent in of_rows.values())
     extent, itemsize = extents[channel], store.buffer.dtype.itemsize
     lanes = max(1, info.vector_bytes // itemsize)
     if vector.indices[-1] is channel and extent is not None and extent % lanes == 0:
@@ -149,7 +153,9 @@ def copy_into_panels(sch: Schedule, name: str, info: CPUInfo) -> None:
     if not pays:
         return
     depth = math.prod(extents[v] or 1 for v in extents if v not in spatial)
-    panel = panel_of_rows(rows, extent or ROWS_IF_UNKNOWN, depth, info, itemsize)
+    row = axis_of_rows(of_rows)
+    apart = None if row is None else row_bytes(row_operand(leaf), row)
+    panel = panel_of_rows(rows, apart, extent or ROWS_IF_UNKNOWN, depth, info, itemsize)
     index = next(i for i, region in enumerate(leaf.block.reads) if region.buffer is vector.buffer)
     copy = sch.reindex(leaf.handle, ("read", index))
     position = [v for v in extents if v in used].index(channel)
@@ -298,8 +304,9 @@ def tile_in_registers(
             outer_loops[name], within = sch.split(loops[position], [None, factor])
             inner.append(within)
     # Vectors that do not stay in the cache are read once, panel by panel, while the rows run past them.
-    shared = [loops[i] for i in axes.others if not is_row(main, i)]
-    rows = [loops[i] for i in axes.others if is_row(main, i)]
+    others = axes.others[1:] if has_bands(main) else axes.others
+    shared = [loops[i] for i in others if not is_row(main, i)]
+    rows = [loops[i] for i in others if is_row(main, i)]
     rows += [outer_loops[name] for name in ("rows",) if name in outer_loops]
     panels = [outer_loops[name] for name in ("columns", "vector") if name in outer_loops]
     outer = [*shared, *(rows + panels if vectors_stay_in_cache(main, info) else panels + rows)]
@@ -307,7 +314,7 @@ def tile_in_registers(
     sch.reorder(*outer, *reduction, *inner)
     if axes.dots is None:
         in_vectors(sch, inner, tile.vector)
-    last = parallelize(sch, outer, main.work)
+    last = outer[-1] if has_bands(main) else parallelize(sch, outer, main.work)
     if epilogue:
         # The epilogue reads the sums from the registers.
         sch.set_scope(block, 0, "local")

@@ -118,6 +118,13 @@ def vector_operand(leaf: Leaf) -> BufferLoad:
     return next(op for op in found if store.indices[-1] in variables_of(op))
 
 
+def row_operand(leaf: Leaf) -> BufferLoad:
+    """The other operand, of which elements are read one by one."""
+    found, vectors = operands(leaf.block), vector_operand(leaf)
+    assert found is not None
+    return next(op for op in found if op is not vectors)
+
+
 def variables_of(load: BufferLoad) -> set[Var]:
     """The variables that a load's indices depend on."""
     return variables(*load.indices)
