@@ -369,3 +369,21 @@ def test_a_gate_is_computed_once(gate, times):
     x, g = random(*shape), random(*gate)
     expected = x / (1 + np.exp(-g.astype("float64")))
     np.testing.assert_allclose(outcome(func, g, x, shape=shape), expected, rtol=1e-6)
+
+
+def test_parts_of_a_concatenation_are_computed_where_they_are_joined():
+    def joined(x, y):
+        return op.concat([op.exp(x), op.tanh(y)], axis=2)
+
+    func = kernel(joined, (2, 3, 40), (2, 3, 24))
+    assert scheduled(func).script().count("with T.block(") == 2  # the root, and one
+    x, y = random(2, 3, 40), random(2, 3, 24)
+    expected = np.concatenate([np.exp(x), np.tanh(y)], axis=2)
+    np.testing.assert_allclose(outcome(func, x, y, shape=(2, 3, 64)), expected, rtol=1e-6)
+
+
+def test_what_is_repeated_is_not_computed_where_it_is_used():
+    func = kernel(lambda x: op.repeat(op.exp(x), 3, axis=1), (4, 10))
+    assert computed(scheduled(func), "tir.exp") == 40
+    x = random(4, 10)
+    np.testing.assert_allclose(outcome(func, x, shape=(4, 30)), np.repeat(np.exp(x), 3, 1), rtol=1e-6)

@@ -12,7 +12,7 @@ from oneir import IRModule, te, tir, topi
 from oneir.ir.structural import structural_equal
 from oneir.script import tir as T
 from oneir.testing import interpret
-from oneir.tir.transform import ExactExtremes, WideSums
+from oneir.tir.transform import ExactExtremes, WideAccumulators
 
 
 def module_of(func: tir.PrimFunc) -> Any:
@@ -89,7 +89,7 @@ def test_other_starts_stay() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_short_floats_are_added_up_in_float32(dtype: str) -> None:
     func = loops(lambda t: topi.sum(t, 1), (2, 3000), dtype)
-    wide = WideSums()(module_of(func))["main"]
+    wide = WideAccumulators()(module_of(func))["main"]
     ones = np.ones((2, 3000), tir.const(0, dtype).dtype.to_numpy())
     np.testing.assert_array_equal(
         run(wide, ones, ones.dtype).astype(float), np.full(2, 3000, "float32").astype(ones.dtype).astype(float)
@@ -98,9 +98,21 @@ def test_short_floats_are_added_up_in_float32(dtype: str) -> None:
     assert "x_red_wide" in str(wide)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(("reduce", "numpy_reduce"), [(topi.max, np.max), (topi.min, np.min)])
+def test_extremes_of_short_floats_are_compared_in_float32(dtype: str, reduce, numpy_reduce) -> None:
+    func = loops(lambda t: reduce(t, 1), (3, 50), dtype)
+    wide = WideAccumulators()(ExactExtremes()(module_of(func)))["main"]
+    assert "x_red_wide" in str(wide)
+    data = np.random.default_rng(0).standard_normal((3, 50)).astype(tir.const(0, dtype).dtype.to_numpy())
+    data[1, 7], data[2] = np.nan, np.inf if reduce is topi.min else -np.inf
+    found = run(wide, data, data.dtype).astype(float)
+    np.testing.assert_array_equal(found, numpy_reduce(data.astype(float), axis=1))
+
+
 def test_sums_of_float32_and_of_several_writers_stay() -> None:
     module = module_of(loops(lambda t: topi.sum(t, 1), (2, 3), "float32"))
-    assert WideSums()(module)["main"] is module["main"]
+    assert WideAccumulators()(module)["main"] is module["main"]
 
     @T.prim_func
     def twice(x: T.Buffer((2, 3), "float16"), y: T.Buffer((2,), "float16")):
@@ -116,4 +128,4 @@ def test_sums_of_float32_and_of_several_writers_stay() -> None:
                 y[vi] = y[vi] * T.float16(2)
 
     module = module_of(twice)
-    assert structural_equal(WideSums()(module), module)
+    assert structural_equal(WideAccumulators()(module), module)

@@ -25,7 +25,7 @@ from ...tir.transform import (
     LowerThreadAllreduce,
     MultiplyReciprocals,
     VectorizeLoop,
-    WideSums,
+    WideAccumulators,
 )
 from ...tir.transform.lower_device_kernel_launch import KERNEL_LAUNCH
 from ..backend import Backend, register_backend
@@ -61,7 +61,7 @@ class SourceBackend(Backend):
         return {**generic_stages(target), "dispatched": [FoldConstant(), DispatchSampling(), DispatchSortScan()]}
 
     def numeric_passes(self, target: Target) -> list[Pass]:
-        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
+        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideAccumulators()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         products = self.product_rules(target)
@@ -222,7 +222,7 @@ class HostC(Backend):
     compiles_late: ClassVar[bool] = True
 
     def numeric_passes(self, target: Target) -> list[Pass]:
-        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideSums()]
+        return [MultiplyReciprocals(), ExactExtremes(), ExactMoments(), WideAccumulators()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [cpu.Reduction(), cpu.Spatial()]

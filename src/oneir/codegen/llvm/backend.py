@@ -18,7 +18,7 @@ from ...runtime.llvm_worker import Helper
 from ...target.cpu import cores_and_caches, cpu_info, resolve
 from ...target.target import Target
 from ...tir.pipeline import default_tir_passes
-from ...tir.transform import ExactExtremes, ExactMoments, MultiplyReciprocals, SplitArgExtremes, WideSums
+from ...tir.transform import ExactExtremes, ExactMoments, MultiplyReciprocals, SplitArgExtremes, WideAccumulators
 from ..backend import Backend, register_backend
 from .module import llvm_text
 
@@ -39,7 +39,7 @@ class LLVM(Backend):
         return stages
 
     def numeric_passes(self, target: Target) -> list[Pass]:
-        return [MultiplyReciprocals(), SplitArgExtremes(), ExactExtremes(), ExactMoments(), WideSums()]
+        return [MultiplyReciprocals(), SplitArgExtremes(), ExactExtremes(), ExactMoments(), WideAccumulators()]
 
     def schedule_rules(self, target: Target) -> Sequence[ScheduleRule]:
         return [

@@ -246,7 +246,7 @@ def panel_of_rows(rows: int | None, of_rows: int | None, extent: int, depth: int
 
 
 def sum_bytes(result: Buffer) -> int:
-    """The size of a sum in registers: those of short floats are float32 (`WideSums`)."""
+    """The size of a sum in registers: those of short floats are float32 (`WideAccumulators`)."""
     return max(result.dtype.itemsize, 4) if result.dtype.is_float else result.dtype.itemsize
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...ir.expr import Add, Call, FloorMod, Mul, PrimExpr, Var, as_int, const
+from ...ir.expr import Add, Call, FloorMod, Mul, PrimExpr, Sub, Var, as_int, const
 from ...ir.op import Op
 from ...ir.structural import structural_equal
 from ...ir.visitor import Visitor
@@ -110,11 +110,26 @@ def _worth_inlining(sch: Schedule, leaf: Leaf) -> bool:
     consumers = [sch.get(consumer) for consumer in sch.get_consumers(leaf.handle)]
     # A value that a reduction reads would be computed again for every element of its result, and one that is repeated
     # along an axis, such as the gate of a channel, for every element of that.
-    if not consumers or any(
-        reduces(block) or (calls.any and steps(block.iter_vars) > leaf.work) for block in consumers
-    ):
+    if not consumers or any(reduces(block) or (calls.any and _repeats(leaf, block)) for block in consumers):
         return False
     return stays_small(leaf.block, consumers)
+
+
+def _repeats(leaf: Leaf, consumer: Block) -> bool:
+    """Whether a block reads elements of another one's result several times."""
+    if steps(consumer.iter_vars) <= leaf.work:
+        return False
+    # A part of a concatenation is read once, in some of the iterations.
+    places = [load.indices for load in loads(consumer.body) if load.buffer is leaf.block.writes[0].buffer]
+    axes = {iv.var for iv in consumer.iter_vars if as_int(extent_of(iv)) != 1}
+    return len(places) != 1 or not axes <= {axis for index in places[0] if (axis := _shifted(index)) is not None}
+
+
+def _shifted(index: PrimExpr) -> Var | None:
+    """The variable of which an index is a constant number of elements ahead, or behind."""
+    if isinstance(index, (Add, Sub)) and as_int(index.b) is not None:
+        index = index.a
+    return index if isinstance(index, Var) else None
 
 
 def steps(axes: Sequence[IterVar]) -> int:

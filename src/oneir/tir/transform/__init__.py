@@ -95,7 +95,7 @@ from .use_assume_to_reduce_branches import UseAssumeToReduceBranches
 from .vectorize_loop import VectorizeLoop
 from .verify_memory import VerifyMemory
 from .verify_vtcm_limit import VerifyVTCMLimit
-from .wide_sums import WideSums
+from .wide_accumulators import WideAccumulators
 
 transform = sys.modules[__name__]
 """The module that is published as the place of the passes."""
@@ -199,7 +199,7 @@ __all__ = [
     "VectorizeLoop",
     "VerifyMemory",
     "VerifyVTCMLimit",
-    "WideSums",
+    "WideAccumulators",
     "prim_func_pass",
     "vtcm_compaction_passes",
 ]

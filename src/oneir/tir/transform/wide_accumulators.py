@@ -1,11 +1,12 @@
-"""WideSums: sums and products of float16 and bfloat16 are computed in float32.
+"""WideAccumulators: sums, products and extremes of float16 and bfloat16 are computed in float32.
 
     y[i] = y[i] + x[i, k]    ->    y_wide[i] = y_wide[i] + T.Cast("float32", x[i, k])
                                    ...
                                    y[i] = T.Cast("float16", y_wide[i])
 
 A bfloat16 has 8 significant bits: 256 + 1 is 256. So the accumulator of a sum or product is a buffer of float32, which
-is rounded once, when the reduction is complete.
+is rounded once, when the reduction is complete. An extreme is exact in both; in float32 its kernel has vectors, where
+each comparison in a short float would convert two numbers, and round one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...ir import operators as ops
 from ...ir.dtype import DataType
-from ...ir.expr import Add, IntImm, Mul, PrimExpr, Range, Sub, Var
+from ...ir.expr import Add, IntImm, Max, Min, Mul, PrimExpr, Range, Sub, Var
 from ...ir.module import IRModule
 from ...ir.transform import PassContext
 from ...ir.visitor import Mapper, Visitor
@@ -28,8 +29,8 @@ _SHORT = ("float16", "bfloat16")
 _WIDE = DataType("float32")
 
 
-class WideSums(PrimFuncPass):
-    """Makes the accumulators of sums and products of float16 and bfloat16 float32.
+class WideAccumulators(PrimFuncPass):
+    """Makes the accumulators of sums, products and extremes of float16 and bfloat16 float32.
 
     Only a buffer that a single block writes is replaced.
     """
@@ -42,14 +43,14 @@ class WideSums(PrimFuncPass):
         nests = list(root.body.seq) if isinstance(root.body, SeqStmt) else [root.body]
         everything = _Writers()
         everything(root.body)
-        if not everything.sums:
+        if not everything.reduced:
             return func
         allocated = list(root.alloc_buffers)
         stmts: list[Stmt] = []
         for nest in nests:
             found = _Writers()
             found(nest)
-            targets = {b: block for b, block in found.sums.items() if everything.count[b] == 1}
+            targets = {b: block for b, block in found.reduced.items() if everything.count[b] == 1}
             wide = {b: decl_buffer(b.shape, _WIDE, f"{b.name}_wide") for b in targets}
             allocated += wide.values()
             stmts.append(_Widen({block: wide[b] for b, block in targets.items()})(nest) if wide else nest)
@@ -59,29 +60,31 @@ class WideSums(PrimFuncPass):
 
 
 class _Writers(Visitor):
-    """The blocks that write each buffer, and the buffers that sums are in."""
+    """The blocks that write each buffer, and the buffers that results of reductions are in."""
 
     def __init__(self) -> None:
         super().__init__()
         self.count: dict[Buffer, int] = {}
-        self.sums: dict[Buffer, Block] = {}
+        self.reduced: dict[Buffer, Block] = {}
 
     def visit_Block(self, block: Block) -> None:
         for region in block.writes:
             self.count[region.buffer] = self.count.get(region.buffer, 0) + 1
-        summed = _summed(block)
-        if summed is not None:
-            self.sums[summed] = block
+        accumulator = _accumulator(block)
+        if accumulator is not None:
+            self.reduced[accumulator] = block
         self.generic_visit(block)
 
 
-def _summed(block: Block) -> Buffer | None:
-    """The buffer of half-precision floats in which a block accumulates a sum or product; None if there is none."""
+def _accumulator(block: Block) -> Buffer | None:
+    """The buffer of half-precision floats in which a block accumulates a sum, product or extreme; None if there is
+    none.
+    """
     body, init = block.body, block.init
     if not (isinstance(body, BufferStore) and isinstance(init, BufferStore) and body.buffer is init.buffer):
         return None
     value = body.value
-    if body.buffer.dtype not in _SHORT or not isinstance(value, (Add, Mul)) or not _is_total(value.a, body):
+    if body.buffer.dtype not in _SHORT or not isinstance(value, (Add, Mul, Max, Min)) or not _is_total(value.a, body):
         return None
     return body.buffer
 
@@ -93,8 +96,8 @@ def _is_total(value: PrimExpr, store: BufferStore) -> bool:
 
 
 def _widened(value: Any) -> PrimExpr:
-    """A sum, difference or product with its operands cast to float32; any other value cast to float32."""
-    if isinstance(value, (Add, Sub, Mul)):
+    """Arithmetic with its operands cast to float32; any other value cast to float32."""
+    if isinstance(value, (Add, Sub, Mul, Max, Min)):
         return type(value)(_widened(value.a), _widened(value.b))
     return ops.cast(_WIDE, value)
 
