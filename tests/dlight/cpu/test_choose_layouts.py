@@ -64,6 +64,22 @@ def test_convolutions_in_a_row_stay_channels_last_and_only_borders_change():
     assert_close(run(mod, x), torch.nn.functional.conv2d(inner, torch.tensor(second), stride=2).numpy())
 
 
+def test_a_transposed_convolution_is_put_together_with_channels_last():
+    """Its phases are channels of a plain convolution, whose pixels are copied as they lie."""
+    first, second = normal(8, 24, 2, 2), normal(16, 24, 1, 1)
+
+    def build(builder, x):
+        y = builder.emit(relax.op.nn.conv2d_transpose(x, relax.const(first), strides=2))
+        return relax.op.nn.conv2d(builder.emit(relax.op.nn.relu(y)), relax.const(second))
+
+    mod = graph((1, 8, 9, 7), build)
+    names = [v.name_hint for v in chosen(mod).functions]
+    assert sum(name.startswith("layout") for name in names) == 2  # what enters and what leaves
+    x = normal(1, 8, 9, 7)
+    inner = torch.relu(torch.nn.functional.conv_transpose2d(torch.tensor(x), torch.tensor(first), stride=2))
+    assert_close(run(mod, x), torch.nn.functional.conv2d(inner, torch.tensor(second)).numpy())
+
+
 def test_what_no_contraction_computes_lies_as_the_one_that_reads_it_wants():
     """Tokens become images of two sizes, which are joined along the channels and read by a convolution, as
     segmentation heads do: the joined images are written with channels last, by a kernel, not by a change of layout.

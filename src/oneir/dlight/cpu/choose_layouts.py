@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir.expr import FloorDiv, FloorMod, GlobalVar, IntImm, PrimExpr, Var, as_int
+from ...ir.expr import Add, FloorDiv, FloorMod, GlobalVar, IntImm, PrimExpr, Var, as_int
 from ...ir.module import IRModule
 from ...ir.op import Op
 from ...ir.transform import ModulePass, PassContext
@@ -414,7 +414,7 @@ class _Accesses:
         while changed:
             changed = False
             for step in self.steps:
-                order = step_order(step, layouts) if step.follows_dimensions() else None
+                order = step_order(step, layouts) if step.follows_dimensions() else order_of_last(step, layouts)
                 if order is None:
                     continue
                 for access in (step.store, *step.loads):
@@ -448,6 +448,30 @@ def step_order(step: _Step, layouts: dict[Buffer, Layout]) -> list[set[Var]] | N
         if isinstance(layout, Permuted) and access.indices:
             return [variables(access.indices[axis]) & step.spatial() for axis in layout.axes]
     return None
+
+
+def order_of_last(step: _Step, layouts: dict[Buffer, Layout]) -> list[set[Var]] | None:
+    """The axes of a block in order, but for the one along which a load with a known layout is contiguous, as that of
+    channels in what takes images apart or puts them together; None where there is no such axis.
+    """
+    axes = [index for index in step.store.indices if isinstance(index, Var)]
+    if len(axes) < len(step.store.indices):
+        return None
+    for load in step.loads:
+        layout = layouts.get(load.buffer)
+        if isinstance(layout, Permuted) and not _is_identity(layout):
+            last = load.indices[layout.axes[-1]]
+            channel = next((axis for axis in axes if _steps_along(last, axis)), None)
+            if channel is not None and sum(channel in variables(index) for index in load.indices) == 1:
+                return [*({axis} for axis in axes if axis is not channel), {channel}]
+    return None
+
+
+def _steps_along(index: PrimExpr, axis: Var) -> bool:
+    """Whether an index is an axis, or something that does not depend on it and the axis."""
+    while isinstance(index, Add):
+        index = index.a if axis in variables(index.a) else index.b
+    return index is axis
 
 
 def _axes_for(indices: Sequence[PrimExpr], order: Sequence[set[Var]], spatial: set[Var]) -> Axes:
