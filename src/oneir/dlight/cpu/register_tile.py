@@ -10,13 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...arith import detect_linear_equation
-from ...ir.expr import Var, as_int
+from ...arith import Analyzer
+from ...ir.expr import Var, as_int, const
 from ...target.cpu import CPUInfo
 from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.stmt import Block
+from ...tir.stmt_functor import substitute
 from ..analysis.contraction import operands
 from ..analysis.leaves import Leaf, extent_of
 from .contraction_axes import (
@@ -190,12 +191,14 @@ def vectors_stay_in_cache(leaf: Leaf, info: CPUInfo) -> bool:
 
 
 def row_bytes(load: BufferLoad, var: Var, order: Sequence[int] | None = None) -> int | None:
-    """How many bytes of memory a step of a variable is, with dimensions in that order; None if that is not known."""
+    """How many bytes of memory the first step of a variable is, with dimensions in that order; None if that is not
+    known. Later steps may be none, at the end of rows.
+    """
     size = load.buffer.dtype.itemsize
     for axis in reversed(range(len(load.indices)) if order is None else order):
         if var in variables(load.indices[axis]):
-            linear = detect_linear_equation(load.indices[axis], [var])
-            step = as_int(linear[0]) if linear else None
+            first, second = (substitute(load.indices[axis], {var: const(i, var.dtype)}) for i in (0, 1))
+            step = as_int(Analyzer().simplify(second - first))
             return None if step is None else step * size
         extent = as_int(load.buffer.shape[axis])
         if extent is None:
