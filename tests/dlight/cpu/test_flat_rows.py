@@ -151,6 +151,25 @@ def test_axes_of_reductions(func: tir.PrimFunc, expected: dict[str, int]) -> Non
     np.testing.assert_allclose(z, x - x.sum((1, 2), keepdims=True), atol=1e-5)
 
 
+@pytest.mark.parametrize(("shape", "count"), [((9, 3, 7), 1), ((9, 3, 8), 2), ((9, 1, 7), 2)])
+def test_short_rows_of_sums_become_one_axis(shape: tuple[int, int, int], count: int) -> None:
+    x = te.placeholder(shape, name="x")
+    k = te.reduce_axis((0, shape[0]), "k")
+    func = te.create_prim_func([x, te.compute(shape[1:], lambda i, j: te.sum(x[k, i, j], axis=k), name="s")])
+    found = with_flat_axes(Schedule(func), short=8)
+    assert axes(found) == {"s": count + 1}
+    data, total = np.ones(shape, "float32"), np.zeros(shape[1:], "float32")
+    interpret(found.mod["main"], data, total)
+    np.testing.assert_array_equal(total, np.full(shape[1:], 9))
+
+
+def test_the_diagonal_of_a_matrix_is_no_row() -> None:
+    x, n = te.placeholder((4, 5, 5), name="x"), te.reduce_axis((0, 4), "n")
+    func = te.create_prim_func([x, te.compute((5,), lambda i: te.sum(x[n, i, i], axis=n), name="s")])
+    sch = Schedule(func)
+    assert with_flat_axes(sch, short=8) is sch
+
+
 def test_blocks_in_one_loop_nest_stay() -> None:
     @T.prim_func
     def func(x: T.handle, y: T.handle, z: T.handle):

@@ -371,6 +371,22 @@ def test_a_gate_is_computed_once(gate, times):
     np.testing.assert_allclose(outcome(func, g, x, shape=shape), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("shape", [(269, 12, 31), (1, 1, 100_068), (1, 300_000)])
+def test_tasks_of_long_loops_that_do_not_divide_them_have_no_conditions(shape):
+    loops = kernel(op.negative, shape)
+    func = scheduled(loops)
+    assert max(int(loop.extent) for loop in loops_of(func) if loop.kind == tir.ForKind.PARALLEL) > 1
+    with Target("llvm"):
+        lowered = tir.get_tir_pipeline()(oneir.IRModule({"main": func}))
+    conditions: list[tir.IfThenElse] = []
+    post_order_visit(
+        lowered["main"].body, lambda node: conditions.append(node) if isinstance(node, tir.IfThenElse) else None
+    )
+    assert not conditions
+    x = random(*shape)
+    np.testing.assert_array_equal(outcome(loops, x, shape=shape), -x)
+
+
 def test_parts_of_a_concatenation_are_computed_where_they_are_joined():
     def joined(x, y):
         return op.concat([op.exp(x), op.tanh(y)], axis=2)

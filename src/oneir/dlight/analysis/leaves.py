@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ...ir.expr import FloorDiv, FloorMod, PrimExpr, as_int
+from ...ir.expr import FloorDiv, FloorMod, Mul, PrimExpr, as_int
 from ...ir.visitor import Visitor
 from ...tir.expr import BufferLoad, IterVar
 from ...tir.function import PrimFunc
@@ -23,19 +24,21 @@ class Leaf:
     block: Block
     loops: list[LoopRV]
     extents: list[int | None]
+    work: int
+    """The product of the extents of the loops, as `likely_extent` has them."""
 
     @property
     def reduces(self) -> bool:
         """Whether it has reduction axes."""
         return reduces(self.block)
 
-    @property
-    def work(self) -> int:
-        """The product of the extents of the loops; symbolic extents count as 64."""
-        steps = 1
-        for extent in self.extents:
-            steps *= 64 if extent is None else extent
-        return steps
+
+def likely_extent(extent: PrimExpr) -> int:
+    """An extent; 64 for each symbolic factor of one that is not known."""
+    known = as_int(extent)
+    if known is None and isinstance(extent, Mul):
+        return likely_extent(extent.a) * likely_extent(extent.b)
+    return 64 if known is None else known
 
 
 def reduces(block: Block) -> bool:
@@ -60,7 +63,8 @@ def leaves(sch: Schedule) -> list[Leaf] | None:
             return None
         if any(as_int(node.extent) == 0 for node in nodes):
             return None  # nothing is computed
-        found.append(Leaf(handle, block, loops, [as_int(node.extent) for node in nodes]))
+        work = math.prod(likely_extent(node.extent) for node in nodes)
+        found.append(Leaf(handle, block, loops, [as_int(node.extent) for node in nodes], work))
     return found
 
 

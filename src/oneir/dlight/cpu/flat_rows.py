@@ -68,19 +68,23 @@ def _rows_and_cycles(sch: Schedule, name: str, info: CPUInfo) -> tuple[int | Non
     return rows, tile.cycles / (rows or 1)
 
 
-def with_flat_axes(sch: Schedule) -> Schedule:
-    """The schedule with one axis for those of a buffer that all blocks run along as one, if some are unknown."""
-    while (pairs := next(_flat_pairs(sch), None)) is not None:
+def with_flat_axes(sch: Schedule, short: int = 0) -> Schedule:
+    """The schedule with one axis for those of a buffer that all blocks run along as one, if some are unknown, or if
+    rows have fewer elements than `short`.
+    """
+    while (pairs := next(_flat_pairs(sch, short), None)) is not None:
         sch = Schedule(_flattened(sch.mod["main"], pairs))
     return sch
 
 
-def _flat_pairs(sch: Schedule) -> Iterator[_Pairs]:
-    """Axes that may become one, where an extent is unknown."""
+def _flat_pairs(sch: Schedule, short: int) -> Iterator[_Pairs]:
+    """Axes that may become one, where an extent is unknown or a row is short."""
     regions = [region for leaf in reversed(leaves(sch) or ()) for region in (*leaf.block.writes, *leaf.block.reads)]
     for buffer in dict.fromkeys(region.buffer for region in regions):
         for place in reversed(range(len(buffer.shape) - 1)):
-            if None in map(as_int, buffer.shape[place : place + 2]):
+            outer, inner = (as_int(extent) for extent in buffer.shape[place : place + 2])
+            is_last = place == len(buffer.shape) - 2
+            if outer is None or inner is None or (is_last and outer > 1 and 1 < inner < short):
                 pairs = _pairs(sch, buffer, place)
                 if pairs is not None and pairs.of_blocks:
                     yield pairs
@@ -159,7 +163,7 @@ def _extend(pairs: _Pairs, leaf: Leaf) -> bool:
         place = pairs.of_buffers.get(buffer)
         if place is not None and pair is None:
             outer, inner = (axes.get(index) if isinstance(index, Var) else None for index in indices[place : place + 2])
-            if outer is None or inner is None or outer.iter_type != inner.iter_type:
+            if outer is None or inner is None or outer is inner or outer.iter_type != inner.iter_type:
                 return False
             pair = pairs.of_blocks[block.name_hint] = outer, inner
     if pair is None:

@@ -24,7 +24,7 @@ from ...tir.schedule import BlockRV, LoopRV, Schedule
 from ...tir.stmt import Block, BufferStore
 from ...tir.stmt_functor import loads
 from ...tir.transform.loop_partition import HINT
-from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, plain_schedule, reduces
+from ..analysis.leaves import Leaf, extent_of, is_copy, leaves, likely_extent, plain_schedule, reduces
 from ..analysis.recomputation import stays_small
 from .base import PARALLEL_WORK, CPUScheduleRule, largest_divisor, parallelize
 from .flat_rows import with_flat_axes
@@ -133,8 +133,8 @@ def _shifted(index: PrimExpr) -> Var | None:
 
 
 def steps(axes: Sequence[IterVar]) -> int:
-    """The product of the extents of axes; symbolic extents count as 64."""
-    return math.prod(64 if (extent := as_int(extent_of(axis))) is None else extent for axis in axes)
+    """The product of the extents of axes, as `likely_extent` has them."""
+    return math.prod(likely_extent(extent_of(axis)) for axis in axes)
 
 
 def fuse_contiguous(
@@ -293,10 +293,13 @@ def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
         return
     if axes and axes[-1] in calls.choosing:
         sch.annotate(loops[-1], HINT, 1)
-    if len(loops) == 1 and leaf.work >= PARALLEL_WORK:
-        extent = as_int(sch.get(loops[0]).extent)
+    if leaf.work >= PARALLEL_WORK and all(as_int(sch.get(loop).extent) == 1 for loop in loops[:-1]):
+        extent = as_int(sch.get(loops[-1]).extent)
         chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
-        loops = sch.split(loops[0], [None, chunk if 2 * chunk > CHUNK else CHUNK])
+        chunk = chunk if 2 * chunk > CHUNK else CHUNK
+        loops[-1:] = sch.split(loops[-1], [None, chunk])
+        if extent is None or extent % chunk:
+            sch.annotate(loops[-1], HINT, 1)
     parallelize(sch, loops[:-1], leaf.work)
     vectorize_innermost(sch, leaf, axes, loops, registers)
 

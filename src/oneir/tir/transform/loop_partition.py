@@ -17,10 +17,10 @@ from ...arith import Analyzer
 from ...arith.constraint import conjuncts
 from ...arith.int_set import IntervalSet, is_infinite
 from ...ir import operators as ops
-from ...ir.expr import EQ, GE, GT, LE, LT, Call, IntImm, PrimExpr, Range, Select, Var, const
+from ...ir.expr import EQ, GE, GT, LE, LT, Call, IntImm, Max, Min, PrimExpr, Range, Select, Var, const
 from ...ir.module import IRModule
 from ...ir.transform import PassContext, register_config_option
-from ...ir.visitor import Mapper, Visitor
+from ...ir.visitor import Mapper, Visitor, post_order_visit
 from ..expr import IterVar
 from ..function import PrimFunc
 from ..stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, flat_seq
@@ -108,6 +108,18 @@ class _Conditions(Visitor):
         self.generic_visit(node)
 
 
+def _chooses(bound: PrimExpr) -> bool:
+    """Whether a bound is the smaller or the larger of others, as those of images that may be smaller than a window."""
+    found = False
+
+    def look(node: Any) -> None:
+        nonlocal found
+        found = found or isinstance(node, (Max, Min))
+
+    post_order_visit(bound, look)
+    return found
+
+
 class _Partition(AnalyzedMapper):
     def __init__(self, config: LoopPartitionConfig, analyzer: Analyzer):
         super().__init__(analyzer)
@@ -138,8 +150,8 @@ class _Partition(AnalyzedMapper):
     def split(self, loop: For, hint: bool) -> Stmt | None:
         """The loop in up to three parts, the middle one without conditions; None when there is no middle.
 
-        The other parts of a loop with a hint are divided again if their bounds are known: what is concatenated of more
-        than two tensors has one loop for each.
+        The other parts of a loop with a hint are divided again, unless one of their bounds is the smaller or the larger
+        of others: what is concatenated of more than two tensors has one loop for each.
         """
         conditions = _Conditions(loop.loop_var, hint)
         conditions.visit(loop.body)
@@ -186,8 +198,7 @@ class _Partition(AnalyzedMapper):
         part = self.part(loop, begin, end, renew_stmt(loop.body))
         if not hint or not isinstance(part, For):
             return part
-        known = isinstance(part.min, IntImm) and isinstance(part.extent, IntImm)
-        again = self.split(part, hint) if known else None
+        again = None if _chooses(part.min) or _chooses(part.extent) else self.split(part, hint)
         return part if again is None else again
 
     def visit_middle(self, loop: For, begin: PrimExpr, end: PrimExpr, body: Stmt) -> Stmt:

@@ -22,7 +22,7 @@ from ...ir.visitor import Mapper, Visitor
 from ..buffer import Buffer, decl_buffer
 from ..expr import BufferLoad, IterVar
 from ..function import PrimFunc
-from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, SeqStmt, Stmt, flat_seq
+from ..stmt import Block, BlockRealize, BufferRegion, BufferStore, For, ForKind, Stmt, flat_seq, stmt_list
 from .pass_base import PrimFuncPass
 
 _SHORT = ("float16", "bfloat16")
@@ -40,7 +40,7 @@ class WideAccumulators(PrimFuncPass):
         if not isinstance(realize, BlockRealize) or realize.block.iter_vars:
             return func
         root = realize.block
-        nests = list(root.body.seq) if isinstance(root.body, SeqStmt) else [root.body]
+        nests = stmt_list(root.body)
         everything = _Writers()
         everything(root.body)
         if not everything.reduced:
