@@ -29,6 +29,7 @@ def _to_kernels() -> list[Pass]:
         transform.FoldBatchnormToConv2D(),
         transform.FoldBatchnorm(),
         transform.SplitConvTranspose(),
+        transform.PadGroups(),
         transform.DecomposeOpsForInference(),
         transform.CanonicalizeBindings(),
         transform.FuseTransposeMatmul(max_rows=4),

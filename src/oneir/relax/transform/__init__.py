@@ -52,6 +52,7 @@ from .merge_composite_functions import MergeCompositeFunctions
 from .normalize import Normalize
 from .normalize_global_var import NormalizeGlobalVar
 from .optimize_layout_transform import OptimizeLayoutTransform
+from .pad_groups import PadGroups
 from .pass_base import DataflowBlockPass, FunctionPass, dataflowblock_pass, function_pass
 from .place_kernels import PlaceKernels
 from .realize_vdevice import RealizeVDevice
