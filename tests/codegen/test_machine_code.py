@@ -124,6 +124,22 @@ def test_loops_of_float_to_integer_casts_are_vectorized():
     assert any(re.match(r"vcvttps2dq\s.*%ymm", i) for body in loops for i in body)
 
 
+def test_roots_of_short_floats_are_vectors_and_rounded_once():
+    def build(target):
+        a = te.placeholder((1 << 16,), "float16", "A")
+        func = te.create_prim_func([a, te.compute(a.shape, lambda i: te.sqrt(a[i]), name="B")])
+        return oneir.build(func.with_attr("global_symbol", "main"), target)
+
+    text = build("llvm -mtriple=x86_64-linux-gnu -mcpu=x86-64-v3").inspect_source("asm")
+    assert re.search(r"vsqrtps\s+.*%ymm", text) and not re.search(r"vsqrts[sh]\s", text)
+    every = np.arange(1 << 16, dtype="uint16").view("float16")
+    found = oneir.runtime.empty(every.shape, "float16")
+    build("llvm")["main"](oneir.runtime.tensor(every), found)
+    with np.errstate(invalid="ignore"):
+        expected = np.sqrt(every.astype("float64")).astype("float16")
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_loops_that_come_back_to_an_element_lose_no_update():
     """LLVM's vectors of such loops keep one of several updates; they are right where each iteration is by itself."""
 

@@ -91,7 +91,13 @@ class CallEmitter(ExprEmitter):
     # -- mathematics --
 
     def unary(self, node: e.Call) -> str:
-        return self.intrinsic(_UNARY[node.op.name], node.dtype, [(self.expr(node.args[0]), node.dtype)])
+        name, dtype, value = _UNARY[node.op.name], node.dtype, self.expr(node.args[0])
+        if dtype.element != "float16" or name != "sqrt":
+            return self.intrinsic(name, dtype, [(value, dtype)])
+        # Roots of float16 LLVM computes one by one. One of float32, rounded again, is the same: it has more than twice
+        # the digits.
+        wide = DataType("float32").with_lanes(dtype.lanes, dtype.scalable)
+        return self.cast(self.intrinsic(name, wide, [(self.cast(value, dtype, wide), wide)]), wide, dtype)
 
     def copysign(self, node: e.Call) -> str:
         return self.intrinsic("copysign", node.dtype, [(self.expr(a), node.dtype) for a in node.args])
