@@ -28,8 +28,8 @@ from oneir import relax
 from oneir.relax.frontend.torch import from_exported_program
 from oneir.runtime.error import UnsupportedError
 
-EXTENTS = (1, 3, 5, 7, 8, 13, 16, 17, 31, 33, 49, 64, 97, 128, 200, 257, 1000)
-CHANNELS = (3, 8, 16, 20, 24, 32, 40, 64, 96, 100, 128, 256)
+EXTENTS = (1, 3, 5, 7, 8, 13, 16, 17, 31, 33, 48, 49, 64, 96, 97, 128, 200, 257, 288, 768, 1000, 1024)
+CHANNELS = (3, 8, 16, 20, 24, 32, 40, 48, 64, 96, 100, 128, 144, 256, 288, 512, 1024)
 LEAST_ELEMENTS, MOST_ELEMENTS = 4_000, 2_000_000
 """Fewer elements take less time than a call; more only take longer."""
 LEAST_SECONDS = 2e-5

@@ -9,9 +9,13 @@ gates saturate takes 92 ms on an Emerald Rapids with them, and 77 without; a Swi
 
 from __future__ import annotations
 
+import math
+
 from ...ir.expr import PrimExpr
+from ..op import reinterpret
 from .formula import (
     ROUNDER,
+    ROUNDER64,
     ROUNDER_BITS,
     Formula,
     at_most,
@@ -22,6 +26,7 @@ from .formula import (
     float_of,
     float_rule,
     horner,
+    like,
     magnitude,
     multiply_add,
     power_of_two,
@@ -93,7 +98,34 @@ def exp2_fraction(r: PrimExpr) -> PrimExpr:
     return multiply_add(horner(r, _EXP2), r, 1.0)
 
 
-@float_rule("exp")
+LN2_HIGH64, LN2_LOW64 = 0.6931471803691238, 1.9082149292705877e-10
+"""ln 2 in two parts; the first has 32 bits, so that its product with a small whole number is exact in float64."""
+_EXP64 = tuple(1 / math.factorial(n) for n in range(2, 14))
+"""(e^r - 1 - r) / r² for |r| <= ln(2) / 2, whose next term is below half of the last digit"""
+
+
+def _exp_of_doubles(x: PrimExpr) -> PrimExpr:
+    """e^x of float64, as of float32, but with subnormal results; between the bounds, 2^k is the product of two factors.
+
+    A function of the C library would be called for one element after the other.
+    """
+    f, integer = Formula(), like(x.dtype, "int64")
+    x = clamp(f, f.let(x, "x"), -746.0, 710.0)
+    z = f.let(multiply_add(x, LOG2_E, ROUNDER64), "z")
+    n = f.let(z - ROUNDER64, "n")
+    r = f.let(multiply_add(n, -LN2_LOW64, multiply_add(n, -LN2_HIGH64, x)), "r")
+    p = f.let(multiply_add(r * r, horner(r, _EXP64), r) + 1.0, "p")
+    k = f.let(reinterpret(integer, z) - reinterpret(integer, splat(ROUNDER64, x)), "k")
+    half = f.let(k >> 1, "half")
+    return f.close(p * _power_of_two64(half) * _power_of_two64(k - half))
+
+
+def _power_of_two64(n: PrimExpr) -> PrimExpr:
+    """2^n as float64, for n within [-1022, 1023]."""
+    return reinterpret(like(n.dtype, "float64"), (n + 1023) << 52)
+
+
+@float_rule("exp", _exp_of_doubles)
 def exp(f: Formula, x: PrimExpr) -> PrimExpr:
     """e^x; the upper bound keeps 2^k within two factors and still overflows."""
     zero = f.let(x < LN_SMALLEST, "zero")
@@ -129,7 +161,7 @@ def exp10(f: Formula, x: PrimExpr) -> PrimExpr:
 
 
 def _sigmoid_of_doubles(x: PrimExpr) -> PrimExpr:
-    return 1.0 / (1.0 + c_function("exp")(x * -1.0))
+    return 1.0 / (1.0 + _exp_of_doubles(x * -1.0))
 
 
 @float_rule("sigmoid", _sigmoid_of_doubles)
