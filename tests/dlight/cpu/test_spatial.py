@@ -387,6 +387,22 @@ def test_tasks_of_long_loops_that_do_not_divide_them_have_no_conditions(shape):
     np.testing.assert_array_equal(outcome(loops, x, shape=shape), -x)
 
 
+@pytest.mark.parametrize("lead", [(), (1,), (1, 1)])
+def test_long_rows_that_are_joined_are_tasks_without_conditions(lead):
+    shape = (*lead, 70_000)
+    loops = kernel(lambda x, y: op.concat([x, y], axis=len(lead)), shape, shape)
+    func = scheduled(loops)
+    assert max(int(loop.extent) for loop in loops_of(func) if loop.kind == tir.ForKind.PARALLEL) > 1
+    x, y = random(*shape), -random(*shape)
+    np.testing.assert_array_equal(outcome(loops, x, y, shape=(*lead, 140_000)), np.concatenate([x, y], axis=-1))
+
+
+def test_loops_of_unknown_extents_run_on_threads():
+    n, m, k = (tir.Var(name, "int64") for name in "nmk")
+    func = scheduled(kernel(op.negative, (n, m, k)))
+    assert [loop.kind for loop in loops_of(func)] == [tir.ForKind.SERIAL, tir.ForKind.PARALLEL]
+
+
 def test_parts_of_a_concatenation_are_computed_where_they_are_joined():
     def joined(x, y):
         return op.concat([op.exp(x), op.tanh(y)], axis=2)

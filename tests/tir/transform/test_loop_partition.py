@@ -63,6 +63,18 @@ def test_an_equality_at_one_end_leaves_the_parts_of_a_comparison_at_the_other(en
     same_numbers(before, after)
 
 
+def test_parts_of_unknown_extents_are_divided_again():
+    @T.prim_func
+    def before(a: T.handle):
+        n = T.int64(is_size_var=True)
+        A = T.match_buffer(a, (n * T.int64(3),), "float32")
+        for i in T.serial(n * T.int64(3), annotations={"pragma_loop_partition_hint": 1}):
+            A[i] = T.if_then_else(i >= n * T.int64(2), T.float32(2), T.if_then_else(i >= n, T.float32(1), T.float32(0)))
+
+    after = apply(LoopPartition(), before)
+    assert len(after.body.seq) == 3
+
+
 def test_symbolic_extents():
     @T.prim_func
     def before(a: T.handle, n: T.int32):

@@ -291,15 +291,15 @@ def schedule_leaf(sch: Schedule, leaf: Leaf, registers: int) -> None:
     if axis in axes[:-1] and axis is not None:
         _in_tiles(sch, leaf, axes, loops, axis, registers)
         return
-    if axes and axes[-1] in calls.choosing:
-        sch.annotate(loops[-1], HINT, 1)
+    has_conditions = bool(axes) and axes[-1] in calls.choosing
     if leaf.work >= PARALLEL_WORK and all(as_int(sch.get(loop).extent) == 1 for loop in loops[:-1]):
         extent = as_int(sch.get(loops[-1]).extent)
         chunk = CHUNK if extent is None else largest_divisor(extent, CHUNK)
         chunk = chunk if 2 * chunk > CHUNK else CHUNK
         loops[-1:] = sch.split(loops[-1], [None, chunk])
-        if extent is None or extent % chunk:
-            sch.annotate(loops[-1], HINT, 1)
+        has_conditions = has_conditions or extent is None or extent % chunk > 0
+    if has_conditions:
+        sch.annotate(loops[-1], HINT, 1)
     parallelize(sch, loops[:-1], leaf.work)
     vectorize_innermost(sch, leaf, axes, loops, registers)
 
