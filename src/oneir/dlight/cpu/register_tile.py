@@ -146,8 +146,9 @@ found while the address is translated. Those of Arm are larger, and their number
 
 def rows_in_cache(of_rows: int | None, info: CPUInfo) -> int:
     """Of how many rows, which begin so many bytes apart, a line of each can be in the first-level cache at a time."""
-    sets = 1 if of_rows is None else WAY_BYTES // math.gcd(of_rows, WAY_BYTES)
-    return MOST_ROWS if of_rows is None else info.l1_bytes // WAY_BYTES * sets
+    if of_rows is None:
+        return MOST_ROWS
+    return info.l1_bytes // WAY_BYTES * (WAY_BYTES // math.gcd(of_rows, WAY_BYTES))
 
 
 def step_time(rows: int, vectors: int, panel: int, of_rows: int | None, info: CPUInfo) -> float:
