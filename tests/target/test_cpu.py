@@ -71,6 +71,14 @@ def test_scalable_vectors_have_a_length_where_it_is_known(text, scale):
     assert vector_scale(Target(text)) == scale
 
 
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("-mcpu=znver4", 1), ("-mcpu=znver4 -vector-width=256", 2), ("-mcpu=znver5", 2), ("-mcpu=znver3", 2)],
+)
+def test_a_vector_that_is_computed_in_two_halves_takes_both_units(text, count):
+    assert cpu_info(Target(f"{X86} {text}")).multiply_adds == count
+
+
 def test_caches_of_a_named_cpu():
     info = cpu_info(Target(f"{X86} -mcpu=znver3"))
     assert (info.l1_bytes, info.l2_bytes) == (32 << 10, 512 << 10)

@@ -40,6 +40,8 @@ class CPUInfo:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    multiply_adds: int = 2
+    """How many multiply-adds of vectors of float32 begin in a cycle."""
     byte_dots: str | None = None
     """Its fastest instructions for sums of products of bytes: `vnni`, `avx_vnni`, `avx2` (`tir/tensor_intrin/x86.py`),
     or None."""
@@ -84,6 +86,10 @@ _CACHES = tuple(
 # Processors that multiply bfloat16 in tiles, and whose dot products of vectors are slow: on an Emerald Rapids one takes
 # as long as four multiply-adds of vectors of float32, which compute twice as much. The others are taken to be alike.
 _SLOW_BFLOAT16_DOTS = re.compile(r"sapphirerapids|emeraldrapids|graniterapids.*|diamondrapids")
+
+
+# Processors that compute a vector of 64 bytes in both of their units of 32 bytes.
+_ONE_WIDE_MULTIPLY_ADD = re.compile(r"znver4|icelake-client|tigerlake|rocketlake")
 
 
 # The bytes of scalable vectors, of processors of which they are published. Others, and all that follow no name, are
@@ -235,6 +241,7 @@ def cpu_info(target: Target) -> CPUInfo:
         l1_bytes=l1,
         l2_bytes=l2,
         l3_bytes=l3,
+        multiply_adds=1 if vector_bytes >= 64 and _ONE_WIDE_MULTIPLY_ADD.fullmatch(resolve(target)[1]) else 2,
         byte_dots=_byte_dots(target, arch, vector_bytes),
         has_bfloat16_dots=_has_bfloat16_dots(target, arch, vector_bytes),
     )

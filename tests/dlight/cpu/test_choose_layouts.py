@@ -426,6 +426,13 @@ def test_winograd_is_chosen_for_large_images_and_steps_of_one_only():
     assert "winograd" not in text(padding=2, dilation=2)
 
 
+@pytest.mark.parametrize(("processor", "found"), [("znver4", True), ("skylake-avx512", False)])
+def test_winograd_is_chosen_where_products_take_longer_than_what_they_are_made_of(processor, found):
+    weight = normal(64, 32, 3, 3)
+    mod = graph((1, 32, 14, 14), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), padding=1))
+    assert ("winograd" in chosen(mod, f"llvm -mtriple=x86_64-linux-gnu -mcpu={processor}").script()) == found
+
+
 def test_winograd_is_not_chosen_for_groups_of_few_channels():
     weight = normal(128, 8, 3, 3)
     mod = graph((1, 128, 56, 56), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight), padding=1, groups=16))
