@@ -73,6 +73,10 @@ FDecomposeForTraining: Fact[Decomposition] = Fact("FDecomposeForTraining")
 """The call in terms of simpler operators, as it behaves in training."""
 FLowerBuiltin: Fact[CallRewrite] = Fact("FLowerBuiltin")
 """The call as one of a function of the runtime."""
+FSimplify: Fact[CallRewrite] = Fact("FSimplify")
+"""What the call is by its constant arguments, though not all are constant: a choice by a condition that always holds is
+its second argument; the call itself where they do not matter. Its arguments are constants where they are bound to such.
+"""
 FBoundIndices: Fact[CallRewrite] = Fact("FBoundIndices")
 """The call with indices that lie inside of the tensor that they index, whatever data they are."""
 FImpureForm: Fact[Callable[[Call], Call]] = Fact("FImpureForm")

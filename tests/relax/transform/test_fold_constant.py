@@ -7,6 +7,7 @@ import pytest
 
 from oneir import cpu, relax
 from oneir.codegen import backend_of
+from oneir.ir import IRModule
 from oneir.ir.transform import Sequential
 from oneir.relax.transform import FoldConstant, LegalizeOps
 from oneir.runtime import Tensor, tensor
@@ -40,6 +41,68 @@ def test_a_chain_of_operators_becomes_one_constant() -> None:
             return gv
 
     check_pass(FoldConstant(), Before, Expected)
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_condition_that_is_constant_everywhere_chooses(holds: bool) -> None:
+    @I.ir_module
+    class Before:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                condition = R.greater_equal(R.const([[0], [1]], "int64"), R.const(0, "int64"))
+                y = R.exp(x)
+                chosen = R.where(condition, y, R.const(0, "float32"))
+                gv = R.where(R.logical_not(condition), R.const(0, "float32"), chosen)
+                R.output(gv)
+            return gv
+
+    @I.ir_module
+    class Expected:
+        @R.function
+        def main(x: R.Tensor((2, 3), "float32")) -> R.Tensor((2, 3), "float32"):
+            with R.dataflow():
+                y = R.exp(x)
+                chosen = y
+                gv = chosen
+                R.output(gv)
+            return gv
+
+    check_pass(FoldConstant(), Before, Expected)
+
+
+@pytest.mark.parametrize(("condition", "shape"), [([[True], [False]], [2, 3]), ([[True], [True]], [1, 3])])
+def test_a_condition_that_differs_or_gives_the_shape_stays(condition: list[list[bool]], shape: list[int]) -> None:
+    x = relax.Var("x", relax.TensorStructInfo(shape, "float32"))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x]):
+        with builder.dataflow():
+            chosen = builder.emit_output(relax.op.where(relax.const(condition, "bool"), x, relax.const(0, "float32")))
+        builder.emit_func_output(chosen)
+    mod = builder.get()
+    check_pass(FoldConstant(), mod, mod)
+
+
+@pytest.mark.parametrize("hidden", [0.0, -1.0])
+def test_a_bias_of_zeros_is_none(hidden: float) -> None:
+    def graph(folded: bool) -> IRModule:
+        tensors = [relax.Var(name, relax.TensorStructInfo((1, 4, 2, 8), "float32")) for name in ("q", "k", "v")]
+        builder = relax.BlockBuilder()
+        with builder.function("main", tensors):
+            with builder.dataflow():
+                bias = relax.const(np.array([0, 0, 0, hidden]).reshape(1, 1, 1, 4), "float32")
+                if not folded:
+                    seen = relax.op.less(relax.const(np.arange(4).reshape(1, 1, 1, 4)), relax.const(3, "int64"))
+                    zero, other = relax.const(0, "float32"), relax.const(hidden, "float32")
+                    bias = builder.emit(relax.op.where(builder.emit(seen), zero, other))
+                elif not hidden:
+                    bias = None
+                attention = relax.op.nn.attention(*tensors, bias, scale=0.5, causal_mask="TopLeft")
+                output = builder.emit_output(attention)
+            builder.emit_func_output(output)
+        return builder.get()
+
+    check_pass(FoldConstant(), graph(folded=False), graph(folded=True))
 
 
 def test_operators_outside_of_dataflow_stay_and_loops_do_not() -> None:

@@ -38,6 +38,7 @@ from ..operator_facts import (
     FPurity,
     FReference,
     FRelaxInferLayout,
+    FSimplify,
     GradientRule,
     MixedPrecisionPolicy,
     OpPattern,
@@ -148,6 +149,11 @@ class Operator(Generic[P, R]):
     def legalize_as(self, rule: CallRewrite) -> CallRewrite:
         """Registers how a call is rewritten."""
         FLegalize.set(self.op, rule)
+        return rule
+
+    def simplify(self, rule: CallRewrite) -> CallRewrite:
+        """Decorator: states what a call is by those of its arguments that are constant."""
+        FSimplify.set(self.op, rule)
         return rule
 
     def bound_indices(self, rule: CallRewrite) -> CallRewrite:

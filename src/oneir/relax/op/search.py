@@ -10,9 +10,9 @@ import numpy as np
 from ... import topi
 from ...ir.dtype import DataType
 from ...runtime.error import TypeMismatch
-from ..expr import Call, Expr
+from ..expr import Call, Constant, Expr
 from ..operator_facts import OpPattern
-from ..struct_info import VOID, StructInfo, TensorStructInfo
+from ..struct_info import VOID, StructInfo, TensorStructInfo, same_extents
 from . import reference as numerics
 from .arguments import integer
 from .inference import broadcast_tensor, common_dtype, fail, tensor_argument
@@ -44,6 +44,21 @@ def _where_struct_info(call: Call, builder: BlockBuilder) -> StructInfo:
 
 where.reference(np.where)
 where.legalize(topi.where)
+
+
+@where.simplify
+def _where_by_condition(builder: BlockBuilder, call: Call) -> Expr:
+    """One of the two, where the condition is the same everywhere and the other changes nothing about the shape."""
+    condition = call.args[0]
+    known = np.asarray(condition.data) if isinstance(condition, Constant) else None
+    if known is None or not known.size or known.any() != known.all():
+        return call
+    chosen, result = tensor_argument(call, 1 if known.any() else 2), call.struct_info
+    if chosen.extents is None or not isinstance(result, TensorStructInfo) or result.extents is None:
+        return call
+    return (
+        call.args[1 if known.any() else 2] if same_extents(chosen.extents, result.extents, builder.analyzer) else call
+    )
 
 
 def _index_of(name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any]) -> Operator:

@@ -40,7 +40,7 @@ from ..expr import (
     Var,
 )
 from ..expr_functor import PyExprMutator
-from ..operator_facts import FPurity, FReference, NeedsWorkers
+from ..operator_facts import FPurity, FReference, FSimplify, NeedsWorkers
 from ..struct_info import ShapeStructInfo, StructInfo, TensorStructInfo, TupleStructInfo
 from .pass_base import FunctionPass
 
@@ -52,7 +52,7 @@ LARGEST_CREATED = 1024
 
 
 class FoldConstant(FunctionPass):
-    """Replaces calls whose arguments are all constant by their values."""
+    """Replaces calls whose arguments are all constant by their values, and simplifies those that some decide."""
 
     def transform_function(self, func: Function, mod: IRModule, ctx: PassContext) -> Function:
         new = _Folder(mod).visit_expr(func)
@@ -78,12 +78,24 @@ class _Folder(PyExprMutator):
             return call
         args = [self.value(a) for a in call.args]
         if any(a is None for a in args):
-            return call
+            return self.simplified(call)
         created = all(isinstance(a, ShapeTuple) or not isinstance(a, (np.ndarray, tuple)) for a in args)
         if created and _too_large(call.struct_info):
             return call
         result = reference(*args, **call.attrs.values_by_name)
         return as_constant(result, call.struct_info)
+
+    def simplified(self, call: Call) -> Expr:
+        """What the call is by those of its arguments that are constant."""
+        rule = FSimplify.of(call.op)
+        if rule is None:
+            return call
+        bound = [self.lookup_binding(a) if isinstance(a, Var) else a for a in call.args]
+        args = [b if isinstance(b, Constant) else a for a, b in zip(call.args, bound, strict=True)]
+        known = self.builder_.normalize(call.replace(args=args))
+        assert isinstance(known, Call)
+        new = rule(self.builder_, known)
+        return call if new is known else self.builder_.normalize(new)
 
     def with_shapes(self, call: Call) -> Call:
         """The call with the shapes themselves in place of variables that are bound to them."""

@@ -15,7 +15,7 @@ from ....runtime.error import InvalidValue, UnsupportedError
 from ....te import Tensor
 from ....tir import op as tir_op
 from ....tir.expr import Select
-from ...expr import Call, Expr
+from ...expr import Call, Constant, Expr
 from ...operator_facts import OpPattern, ScriptArguments
 from ...struct_info import StructInfo, TensorStructInfo
 from .. import reference as numerics
@@ -263,6 +263,15 @@ def _register(name: str, function: Callable[..., Call], reference: Callable[...,
 attention_without_bias = _register("attention", attention, _reference)
 attention_with_bias = _register("attention_bias", attention, _reference)
 attention_without_nan = _register("safe_attention", safe_attention, _reference_without_nan)
+
+
+@attention_with_bias.simplify
+def _without_zero_bias(builder: BlockBuilder, call: Call) -> Expr:
+    """Exporters make masks of what they are computed from, also where they hide nothing."""
+    *tensors, bias = call.args
+    if not isinstance(bias, Constant) or np.any(np.asarray(bias.data)):
+        return call
+    return attention_without_bias.call(*tensors, **call.attrs.values_by_name)
 
 
 # -- sequences of different lengths --
