@@ -96,6 +96,24 @@ def test_conversions():
     np.testing.assert_array_equal(outcome(func, x, (50, 35), "int16"), x.T.astype("int16"))
 
 
+@pytest.mark.parametrize("shape", [(64, 48), (19, 37), (40, 130)])
+def test_what_is_computed_of_elements_is_computed_of_rows(shape):
+    source, bias, rows = (
+        te.placeholder(s, "float32", name=n) for s, n in ((shape, "source"), (shape[1:], "bias"), (shape[:1], "rows"))
+    )
+    result = te.compute(
+        shape[::-1],
+        lambda i, j: te.max(tir.exp(source[j, i] + bias[i]) * rows[j], tir.const(0.5, "float32")),
+        name="result",
+    )
+    func = te.create_prim_func([source, bias, rows, result])
+    assert in_squares(func)
+    x, b, r = (RNG.standard_normal(s).astype("float32") for s in (shape, shape[1:], shape[:1]))
+    found = oneir.runtime.empty(shape[::-1], "float32")
+    oneir.build(scheduled(func))["main"](*map(oneir.runtime.tensor, (x, b, r)), found)
+    np.testing.assert_allclose(found.numpy(), np.maximum(np.exp(x + b) * r[:, None], 0.5).T, rtol=1e-6)
+
+
 @pytest.mark.parametrize("rows", [10, 30, 64])
 def test_zeros_past_the_end(rows):
     x = RNG.standard_normal((rows, 50)).astype("float32")
@@ -129,12 +147,12 @@ def test_products_with_transposed_matrices(columns):
     np.testing.assert_allclose(result.numpy(), x @ w.T, rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_computed_or_too_narrow_goes_element_by_element():
+def test_what_lies_otherwise_or_is_too_narrow_goes_element_by_element():
     source = te.placeholder((64, 64), "float32", name="source")
     sums = te.compute((64, 64), lambda i, j: source[j, i] + source[i, j], name="sums")
-    squares = te.compute((64, 64), lambda i, j: source[j, i] * source[j, i], name="squares")
+    table = te.compute((64, 64), lambda i, j: source[j, i] * source[i, 3], name="table")
     masked = te.compute((64, 64), lambda i, j: tir.if_then_else(i < j, source[j, i], tir.const(0, "float32")), name="m")
-    assert not any(in_squares(te.create_prim_func([source, result])) for result in (sums, squares, masked))
+    assert not any(in_squares(te.create_prim_func([source, result])) for result in (sums, table, masked))
     assert not in_squares(permuted((3, 500), (1, 0)))
     assert not in_squares(permuted((64, 64), (0, 1)))
     assert Spatial().apply(permuted((64, 64), (1, 0)), Target("cuda")) is None

@@ -1,11 +1,12 @@
-"""Copies that transpose, square by square in registers.
+"""Blocks that transpose, square by square in registers.
 
     for j, i in T.grid(16, 16):          rows[j, 0:16] = A[j0 + j, i0 : i0 + 16]      for each j
         B[i0 + i, j0 + j] =        ->    columns of rows, by log2(16) steps of shuffles
             A[j0 + j, i0 + i]            B[i0 + i, j0 : j0 + 16] = columns[i]         for each i
 
-Element by element, each vector that is written would be put together of as many loads as it has lanes. Squares that are
-not whole, at the ends of axes, are copied element by element.
+Element by element, each vector that is written would be put together of as many loads as it has lanes. What is computed
+of the elements is computed of rows, before they are transposed. Squares that are not whole, at the ends of axes, are
+computed element by element.
 """
 
 from __future__ import annotations
@@ -15,7 +16,24 @@ from typing import Any
 
 from ...ir.container import Array
 from ...ir.dtype import DataType
-from ...ir.expr import Add, Call, Cast, ConstExpr, PrimExpr, Ramp, Var, as_int, const
+from ...ir.expr import (
+    Add,
+    Call,
+    CallEffectKind,
+    Cast,
+    ConstExpr,
+    Div,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Ramp,
+    Sub,
+    TCallEffectKind,
+    Var,
+    as_int,
+    const,
+)
 from ...ir.op import Op
 from ...ir.visitor import Mapper
 from ...tir.analysis.variables import variables
@@ -44,14 +62,12 @@ LEAST, MOST = 4, 16
 
 
 def transposes(block: Block, read: Var, write: Var) -> bool:
-    """Whether a block copies what lies along `read` in memory to what lies along `write`; it may convert and pad it."""
+    """Whether a block computes what lies along `write` in memory of what lies along `read`, in vectors along `read`."""
     store = block.body
     if not isinstance(store, BufferStore) or store.buffer.dtype == "bool" or _start(store.indices[-1]) is not write:
         return False
-    load = _copied(store.value, read)
-    if load is None or load.buffer.dtype == "bool" or _start(load.indices[-1]) is not read:
-        return False
-    return not any(write in variables(load.indices[-1]) or read in variables(i) for i in load.indices[:-1])
+    found = _loads_along(store.value, read)
+    return bool(found) and not any(write in variables(load.indices[-1]) for load in found)
 
 
 def _start(index: PrimExpr) -> PrimExpr:
@@ -61,15 +77,31 @@ def _start(index: PrimExpr) -> PrimExpr:
     return index
 
 
-def _copied(value: PrimExpr, read: Var) -> BufferLoad | None:
-    """What a value is a copy of, converted, or a constant where conditions that are the same along `read` say so."""
+def _loads_along(value: PrimExpr, read: Var) -> list[BufferLoad] | None:
+    """The loads of a value of what lies along `read`; None where it reads in another order along it, and where a
+    condition depends on it.
+    """
+    if isinstance(value, ConstExpr):
+        return []
+    if isinstance(value, BufferLoad):
+        if read not in variables(value):
+            return []
+        others = any(read in variables(index) for index in value.indices[:-1])
+        return None if others or value.buffer.dtype == "bool" or _start(value.indices[-1]) is not read else [value]
     if isinstance(value, Cast):
-        return _copied(value.value, read)
-    if isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "tir.if_then_else":
-        condition, *choices = value.args
-        values = [choice for choice in choices if not isinstance(choice, ConstExpr)]
-        return _copied(values[0], read) if len(values) == 1 and read not in variables(condition) else None
-    return value if isinstance(value, BufferLoad) else None
+        parts = [value.value]
+    elif isinstance(value, (Add, Sub, Mul, Div, Min, Max)):
+        parts = [value.a, value.b]
+    elif isinstance(value, Call) and isinstance(value.op, Op) and value.op.name == "tir.if_then_else":
+        condition, *parts = value.args
+        if read in variables(condition):
+            return None
+    elif isinstance(value, Call) and TCallEffectKind.of(value.op) == CallEffectKind.Pure:
+        parts = list(value.args)
+    else:
+        return None
+    found = [_loads_along(part, read) for part in parts]
+    return None if None in found else [load for loads in found if loads for load in loads]
 
 
 def rows_of_squares(extents: Sequence[int | None], itemsize: int, vector_bytes: int) -> int | None:
