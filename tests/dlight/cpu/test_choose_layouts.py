@@ -132,6 +132,28 @@ def test_what_others_read_as_well_is_still_read_in_its_declared_order():
     assert_close(run(mod, x), product.sum() + np.cumsum((x * x).reshape(2, 3, 40), axis=-1), 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("results", "whole", "halves"), [(24, 32, 24), (40, 48, 40), (8, 16, 8), (3, 16, 8), (48, 48, 48)]
+)
+def test_panels_end_with_half_a_vector_where_that_takes_half_the_time(results, whole, halves):
+    weight = normal(results, 32, 1, 1)
+    mod = graph((1, 32, 13, 15), lambda b, x: relax.op.nn.conv2d(x, relax.const(weight)))
+    for processor, width in (("skylake-avx512", whole), ("znver4", halves)):
+        text = chosen(mod, f"llvm -mtriple=x86_64-linux-gnu -mcpu={processor}").script()
+        assert f"T.int64(1), T.int64(1), T.int64(32), T.int64({width})" in text
+    x, target = normal(1, 32, 13, 15), target_with("llvm -mcpu=znver4", ("avx512f", "avx512vl", "avx512bf16"))
+    main = relax.VirtualMachine(relax.build(mod, target), oneir.cpu())["main"]
+    assert_close(main(x).numpy(), np.einsum("nchw,oc->nohw", x.astype("float64"), weight[:, :, 0, 0]))
+
+
+@pytest.mark.parametrize(("rows", "width"), [(4, 48), (64, 40)])
+def test_few_rows_have_panels_of_whole_vectors(rows, width):
+    weight = normal(32, 40)
+    mod = graph((rows, 32), lambda b, x: relax.op.matmul(x, relax.const(weight)))
+    text = chosen(mod, "llvm -mtriple=x86_64-linux-gnu -mcpu=znver4").script()
+    assert f"T.int64(1), T.int64(32), T.int64({width})" in text
+
+
 def test_constant_weights_lie_in_panels_with_zeros_at_the_end():
     weight = normal(20, 50)
     text = chosen(graph((7, 20), lambda b, x: relax.op.matmul(x, relax.const(weight)))).script()
