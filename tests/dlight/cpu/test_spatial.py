@@ -137,6 +137,34 @@ def test_padding(extent):
     assert (outcome(func, x, shape=expected.shape) == expected).all()
 
 
+@pytest.mark.parametrize("shape", [(8, 40, 5), (2, 30, 41, 3), (4, 7, 31)])
+@pytest.mark.parametrize("joined", [False, True])
+def test_pixels_of_few_channels_have_no_condition_each(shape, joined):
+    """Padding and concatenation along the last axis but one: of each row, the parts are loops of their own."""
+    x, axis = random(*shape), len(shape) - 2
+    ends = [(0, 0)] * axis + [(1, 2), (0, 0)]
+    if joined:
+        inputs, expected = (x, -x), np.concatenate([x, -x], axis)
+        loops = kernel(lambda x, y: op.concat([x, y], axis=axis), shape, shape)
+    else:
+        inputs, expected = (x,), np.pad(x, ends)
+        loops = kernel(lambda x: op.nn.pad(x, [end for pair in ends for end in pair]), shape)
+    np.testing.assert_array_equal(outcome(loops, *inputs, shape=expected.shape), expected)
+    with Target("llvm"):
+        lowered = tir.get_tir_pipeline()(oneir.IRModule({"main": scheduled(loops)}))
+    (body,) = [f for f in lowered.functions.values() if isinstance(f, tir.PrimFunc)]
+    assert "if_then_else" not in body.script()
+
+
+def test_points_in_one_row_stay_for_threads():
+    """A loop over many points keeps them on threads, though each has a condition."""
+    x = random(1, 1, 70_000, 3)
+    loops = kernel(lambda x: op.nn.pad(x, [0, 0, 0, 0, 1, 1, 0, 0]), x.shape)
+    assert max(int(loop.extent) for loop in loops_of(scheduled(loops)) if loop.kind == tir.ForKind.PARALLEL) > 1
+    expected = np.pad(x, ((0, 0), (0, 0), (1, 1), (0, 0)))
+    np.testing.assert_array_equal(outcome(loops, x, shape=expected.shape), expected)
+
+
 def test_rows_of_a_table():
     table, rows = random(50, 24), np.array([3, 49, 0, 3], "int64")
     func = kernel(lambda t, i: op.take(t, i, axis=0), table.shape, rows.shape, dtypes=("float32", "int64"))
