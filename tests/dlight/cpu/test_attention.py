@@ -64,7 +64,16 @@ def expected(q, k, v, bias: np.ndarray | float = 0.0, causal: bool = False) -> n
 
 @pytest.mark.parametrize(
     ("queries", "keys", "size"),
-    [(128, 128, 64), (197, 197, 64), (7, 1000, 32), (33, 7, 80), (16, 50, 128), (20, 31, 24)],
+    [
+        (128, 128, 64),
+        (197, 197, 64),
+        (7, 1000, 32),
+        (33, 7, 80),
+        (16, 50, 128),
+        (20, 31, 24),
+        (40, 77, 48),
+        (9, 96, 96),
+    ],
 )
 @pytest.mark.parametrize("causal", [False, True])
 def test_numbers_are_those_of_the_definition(queries: int, keys: int, size: int, causal: bool) -> None:

@@ -422,16 +422,22 @@ class _Block:
         return loop(const(0, self.loops.dtype), const(count, self.loops.dtype), lambda r: body(first + r), "row")
 
     def each(self, tile: Buffer, body: Callable[[PrimExpr, PrimExpr], Stmt]) -> Stmt:
-        """The elements of a tile in registers, which have numbers."""
-        rows, lanes = (as_int(extent) or 1 for extent in tile.shape)
+        """The elements of a tile in registers, which have numbers: of each row, vector by vector."""
+        rows, elements = (as_int(extent) or 1 for extent in tile.shape)
         dtype = self.loops.dtype
-        return loop(
-            const(0, dtype),
-            const(rows, dtype),
-            lambda r: self.over(lanes, lambda lane: body(r, lane)),
-            "r",
-            ForKind.UNROLLED,
-        )
+        # Of elements of values that are read as they lie, there may be no whole vectors.
+        lanes = self.sizes.lanes if elements % self.sizes.lanes == 0 else elements
+
+        def row(r: PrimExpr) -> Stmt:
+            return loop(
+                const(0, dtype),
+                const(elements // lanes, dtype),
+                lambda v: self.over(lanes, lambda lane: body(r, v * lanes + lane)),
+                "v",
+                ForKind.UNROLLED,
+            )
+
+        return loop(const(0, dtype), const(rows, dtype), row, "r", ForKind.UNROLLED)
 
     def over(self, lanes: int, body: Callable[[PrimExpr], Stmt]) -> Stmt:
         """The lanes of a vector."""
