@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...arith import Analyzer
-from ...ir.expr import Var, as_int, const
+from ...ir.expr import Range, Var, as_int, const
 from ...target.cpu import CPUInfo
 from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer
@@ -229,7 +229,11 @@ def row_bytes(load: BufferLoad, var: Var, order: Sequence[int] | None = None) ->
     for axis in reversed(range(len(load.indices)) if order is None else order):
         if var in variables(load.indices[axis]):
             first, second = (substitute(load.indices[axis], {var: const(i, var.dtype)}) for i in (0, 1))
-            step = as_int(Analyzer().simplify(second - first))
+            analyzer = Analyzer()
+            for extent in variables(second):
+                # Where rows of several dimensions are one axis, quotients and remainders by unknown extents say which.
+                analyzer.bind(extent, Range(const(2, extent.dtype), const(ROWS_IF_UNKNOWN, extent.dtype)))
+            step = as_int(analyzer.simplify(second - first))
             return None if step is None else step * size
         extent = as_int(load.buffer.shape[axis])
         if extent is None:
