@@ -162,7 +162,7 @@ def _parallel(parts: Parts, depth: int, width: int) -> bool:
 def _vectors(needed: int, registers: int) -> int:
     """The vectors of a tile's row: several, unless many of the last tile were padding.
 
-    On Zen 4 heads of 80 in tiles of 5 vectors take 0.9 of the time that they take in tiles of 1, and 77 keys 0.93.
+    On Zen 4 heads of 80 in tiles of 5 vectors take 0.9 of the time that they take in tiles of 2, and 77 keys 0.93.
     """
     slower = {1: 1.3, 2: 1.05}
     counts = [count for count in (4, 6, 5, 3, 2, 1) if _rows_of_tile(count, registers) >= 4]
