@@ -40,7 +40,7 @@ class CPUInfo:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
-    multiply_adds: int = 2
+    multiply_adds: int
     """How many multiply-adds of vectors of float32 begin in a cycle."""
     byte_dots: str | None = None
     """Its fastest instructions for sums of products of bytes: `vnni`, `avx_vnni`, `avx2` (`tir/tensor_intrin/x86.py`),

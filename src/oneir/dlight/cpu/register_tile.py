@@ -94,18 +94,18 @@ class Vectors:
 
 def vectors_for(width: int, lanes: int, info: CPUInfo) -> Vectors:
     """The registers of a row of so many elements: of `lanes` elements each or, where these are not filled, of half."""
-    if width % lanes and has_halves(lanes, info) and width % (lanes // 2) == 0:
+    if width % lanes and has_halves(info) and width % (lanes // 2) == 0:
         return Vectors(width // (lanes // 2), 0.5)
     return Vectors(-(-width // lanes))
 
 
-def has_halves(lanes: int, info: CPUInfo) -> bool:
+def has_halves(info: CPUInfo) -> bool:
     """Whether half a vector is multiplied in half the time.
 
     On Zen 4 a layer of 144 to 24 channels of 56×56 pixels takes 0.76 of the time in panels of 24 that it takes in those
     of 32, one of 72 to 40 channels of 28×28 pixels 0.83, and one of 64 to 8 channels 0.6.
     """
-    return info.multiply_adds == 1 and lanes > 1
+    return info.multiply_adds == 1
 
 
 MOST_ROWS = 16
@@ -180,7 +180,7 @@ def rows_in_cache(of_rows: int | None, info: CPUInfo) -> int:
 
 
 def step_time(rows: int, vectors: Vectors, panel: int, of_rows: int | None, info: CPUInfo) -> float:
-    """Estimated cycles for one step along the reduction of a tile of `rows` of `vectors` of sums.
+    """Estimated cycles for one step along the reduction of a tile of `rows`, whose sums are in `vectors` each.
 
     A step is as slow as the slowest of its products, its load instructions, reading its vectors, and the wait for the
     sums of the step before. `panel` is the size in bytes of the panel of vectors, which all row tiles read; beyond half
@@ -230,9 +230,9 @@ def row_bytes(load: BufferLoad, var: Var, order: Sequence[int] | None = None) ->
         if var in variables(load.indices[axis]):
             first, second = (substitute(load.indices[axis], {var: const(i, var.dtype)}) for i in (0, 1))
             analyzer = Analyzer()
-            for extent in variables(second):
+            for other in variables(second):
                 # Where rows of several dimensions are one axis, quotients and remainders by unknown extents say which.
-                analyzer.bind(extent, Range(const(2, extent.dtype), const(ROWS_IF_UNKNOWN, extent.dtype)))
+                analyzer.bind(other, Range(const(2, other.dtype), const(ROWS_IF_UNKNOWN, other.dtype)))
             step = as_int(analyzer.simplify(second - first))
             return None if step is None else step * size
         extent = as_int(load.buffer.shape[axis])
@@ -272,7 +272,7 @@ def panel_of_rows(
     """
     lanes = max(1, info.vector_bytes // itemsize)
     widths = [count * lanes for count in range(1, MOST_VECTORS + 1)]
-    if steps == 1 and has_halves(lanes, info) and (rows is None or rows >= ROWS_OF_HALVES):
+    if steps == 1 and has_halves(info) and (rows is None or rows >= ROWS_OF_HALVES):
         widths += [width - lanes // 2 for width in widths]
 
     def time(width: int) -> tuple[float, int]:
@@ -291,8 +291,7 @@ def panel_of_rows(
 
 
 ROWS_OF_HALVES = 8
-"""From how many rows on panels may be of half vectors. Fewer take as long as reading the panels does, which is as fast
-in whole ones.
+"""From how many rows on panels may be of half vectors. An estimate: fewer take about as long as reading them does.
 """
 
 

@@ -239,9 +239,9 @@ def transposed_axis(leaf: Leaf) -> Var | None:
 
 
 def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], axis: Var, vector_bytes: int) -> None:
-    """Tiles two axes, so that whole cache lines are read as well as written; copies are transposed in registers."""
+    """Tiles two axes, so that whole cache lines are read as well as written; in squares of vectors where possible."""
     last = axes[-1]
-    copies = transposes(leaf.block, axis, leaf.block.iter_vars[-1].var)
+    in_squares = transposes(leaf.block, axis, leaf.block.iter_vars[-1].var)
     if len(axes) > 2 and axes[-2] is axis:
         outer, outer_loops = fuse_contiguous(sch, leaf.handle, axes[:-1], loops[:-1])
         axes, loops = [*outer, last], [*outer_loops, loops[-1]]
@@ -249,7 +249,7 @@ def _in_tiles(sch: Schedule, leaf: Leaf, axes: list[Var], loops: list[LoopRV], a
     read, write = loops[axes.index(axis)], loops[-1]
     rest = [loop for loop in loops[:-1] if loop is not read]
     rows = None
-    if copies:
+    if in_squares:
         extents = [as_int(sch.get(loop).extent) for loop in (read, write)]
         rows = rows_of_squares(extents, leaf.block.writes[0].buffer.dtype.itemsize, vector_bytes)
     read_tiles, read_in = sch.split(read, [None, tile_of(sch, read, rows)])

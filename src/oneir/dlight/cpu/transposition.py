@@ -29,7 +29,6 @@ from ...ir.expr import (
     PrimExpr,
     Ramp,
     Sub,
-    TCallEffectKind,
     Var,
     as_int,
     const,
@@ -39,6 +38,7 @@ from ...ir.visitor import Mapper
 from ...tir.analysis.variables import variables
 from ...tir.buffer import Buffer, decl_buffer
 from ...tir.expr import BufferLoad, Shuffle, expr_array
+from ...tir.op import effect_of
 from ...tir.schedule import LoopRV, Schedule
 from ...tir.stmt import (
     Block,
@@ -96,7 +96,7 @@ def _loads_along(value: PrimExpr, read: Var) -> list[BufferLoad] | None:
         condition, *parts = value.args
         if read in variables(condition):
             return None
-    elif isinstance(value, Call) and TCallEffectKind.of(value.op) == CallEffectKind.Pure:
+    elif isinstance(value, Call) and effect_of(value) == CallEffectKind.Pure:
         parts = list(value.args)
     else:
         return None

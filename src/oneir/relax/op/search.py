@@ -53,12 +53,11 @@ def _where_by_condition(builder: BlockBuilder, call: Call) -> Expr:
     known = np.asarray(condition.data) if isinstance(condition, Constant) else None
     if known is None or not known.size or known.any() != known.all():
         return call
-    chosen, result = tensor_argument(call, 1 if known.any() else 2), call.struct_info
-    if chosen.extents is None or not isinstance(result, TensorStructInfo) or result.extents is None:
+    place = 1 if known.any() else 2
+    chosen, result = tensor_argument(call, place).extents, call.struct_info
+    if chosen is None or not isinstance(result, TensorStructInfo) or result.extents is None:
         return call
-    return (
-        call.args[1 if known.any() else 2] if same_extents(chosen.extents, result.extents, builder.analyzer) else call
-    )
+    return call.args[place] if same_extents(chosen, result.extents, builder.analyzer) else call
 
 
 def _index_of(name: str, doc: str, reference: Callable[..., Any], te_function: Callable[..., Any]) -> Operator:

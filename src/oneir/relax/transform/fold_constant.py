@@ -70,7 +70,7 @@ class _Folder(PyExprMutator):
             return call
         if call.op.name == "relax.call_tir":
             return self.call_tir(call) or call
-        call = self.with_shapes(call)
+        call = self.with_bound(call, ShapeExpr)
         reference = FReference.of(call.op)
         if reference is None or NeedsWorkers.of(call.op):
             return call
@@ -90,19 +90,16 @@ class _Folder(PyExprMutator):
         rule = FSimplify.of(call.op)
         if rule is None:
             return call
-        bound = [self.lookup_binding(a) if isinstance(a, Var) else a for a in call.args]
-        args = [b if isinstance(b, Constant) else a for a, b in zip(call.args, bound, strict=True)]
-        known = self.builder_.normalize(call.replace(args=args))
-        assert isinstance(known, Call)
+        known = self.with_bound(call, Constant)
         new = rule(self.builder_, known)
         return call if new is known else self.builder_.normalize(new)
 
-    def with_shapes(self, call: Call) -> Call:
-        """The call with the shapes themselves in place of variables that are bound to them."""
+    def with_bound(self, call: Call, kind: type[Expr]) -> Call:
+        """The call with values of a kind, shapes or constants, in place of variables that are bound to such."""
         args = []
         for a in call.args:
             bound = self.lookup_binding(a) if isinstance(a, Var) else None
-            args.append(bound if isinstance(bound, ShapeExpr) else a)
+            args.append(bound if isinstance(bound, kind) else a)
         if same_objects(args, call.args):
             return call
         normalized = self.builder_.normalize(call.replace(args=args))
